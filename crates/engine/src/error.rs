@@ -264,6 +264,11 @@ pub enum MisuseError {
     /// No graph of that name was registered.
     #[error("there is no graph called `{0}`")]
     UnknownGraph(String),
+    /// A run of a graph that was registered when it was accepted, and is not any more.
+    #[error(
+        "the run needs the graph `{0}`, which this program does not have; register it again, or cancel the run"
+    )]
+    GraphOfRunMissing(String),
     /// Two graphs of one name.
     #[error("a graph called `{0}` is registered already")]
     GraphExists(String),

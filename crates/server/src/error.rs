@@ -187,7 +187,8 @@ impl From<EngineError> for ApiError {
                 MisuseError::NotAdmitted(_)
                 | MisuseError::NoOpenQuestion(_)
                 | MisuseError::SeveralOpenQuestions { .. }
-                | MisuseError::BadQuestionId(_) => ApiErrorCode::Conflict,
+                | MisuseError::BadQuestionId(_)
+                | MisuseError::GraphOfRunMissing(_) => ApiErrorCode::Conflict,
                 MisuseError::GraphExists(_) => ApiErrorCode::Internal,
             },
             EngineError::Run(RunError::Cancelled | RunError::AskedWithoutStore { .. }) => {

@@ -109,6 +109,11 @@ fn misuse_message_ko(misuse: &MisuseError) -> String {
     match misuse {
         MisuseError::BadId(bad) => format!("이름이 규칙에 맞지 않습니다 ({bad})"),
         MisuseError::UnknownGraph(name) => format!("`{name}`: 그런 에이전트가 없습니다"),
+        MisuseError::GraphOfRunMissing(name) => {
+            format!(
+                "이 실행의 에이전트 `{name}`이(가) 서버에 없습니다. 에이전트를 다시 추가하거나 실행을 취소하세요"
+            )
+        }
         MisuseError::GraphExists(name) => format!("`{name}`: 그런 에이전트가 이미 있습니다"),
         MisuseError::UnknownNode { graph, node } => {
             format!("에이전트 `{graph}`에는 `{node}` 노드가 없습니다")

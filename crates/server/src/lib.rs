@@ -41,6 +41,7 @@ mod thread_settings;
 mod trace;
 mod transcript_stream;
 mod ui;
+mod unread_body;
 mod url_encoding;
 mod write_timeout;
 

@@ -22,6 +22,7 @@ use crate::assemble::agents_by_storage;
 use crate::config::{Config, Database};
 use crate::data_dir::{DataDirEntry, classify_entry, has_unfinished_restore, unfinished_restore_error};
 use crate::output::bilingual;
+use crate::store_advice::store_advice;
 
 /// How deep directories in the data directory are read.
 const MAX_DEPTH: usize = 8;
@@ -163,6 +164,15 @@ impl ArchiveWriter {
         let copy = scratch.join("copy.sqlite");
         doran_store::sqlite::back_up_file(from, &copy)
             .map_err(|error| disk_space::copy_error(from, scratch.parent().unwrap_or(scratch), error))?;
+        // `restore` checks the same. A backup that it would refuse is none.
+        doran_store::sqlite::verify_file(&copy).map_err(|error| {
+            let shown = from.display();
+            let message = bilingual!(
+                "데이터베이스 `{shown}`은(는) 이 프로그램이 복원할 수 없어 백업하지 않았습니다",
+                "the database `{shown}` was not backed up, because this program could not restore it"
+            );
+            message.with_cause(store_advice(&Database::Sqlite(from.to_owned()), error))
+        })?;
         self.add(name, &mut File::open(&copy)?)?;
         fs::remove_file(&copy)?;
         self.copied.push(absolute(from));

@@ -233,12 +233,16 @@ async fn list(args: &RunListOptions, config: &Config, output: TerminalOutput) ->
                 "input_tokens": run.usage.input_tokens, "output_tokens": run.usage.output_tokens,
                 "cost_micros": run.usage.cost_micros,
                 "created_at": run.created, "ended_at": run.ended, "error": failure,
+                "agent_missing": run.agent_missing,
             })
             .to_string()
         } else {
             let status = pad_to_width(status.as_str().unwrap_or_default(), 9);
             let (started, agent) = (format_local_time(run.created, &zone), pad_to_width(&run.agent, wide));
-            format!("{}  {started}  {status}  {:>4}  {agent}  {}", run.id, run.steps, run.thread)
+            let missing =
+                bilingual!("  (이 에이전트가 서버에 없습니다)", "  (the server does not have this agent)");
+            let note = if run.agent_missing { missing.text(output.language) } else { "" };
+            format!("{}  {started}  {status}  {:>4}  {agent}  {}{note}", run.id, run.steps, run.thread)
         };
         lines.push_str(&format!("{line}\n"));
     }

@@ -262,6 +262,27 @@ fn database_without_tables() -> Vec<u8> {
 }
 
 #[test]
+fn a_database_that_this_program_could_not_restore_is_not_backed_up() {
+    let (here, _) = small_backup("backup-newer");
+    let database = data_dir(&here).join("doran.db");
+    let sound = fs::read(&database).expect("the database");
+    let refused_backup = || {
+        let output = run_doran(&here, &["backup", "second.zip"], "");
+        assert_eq!(output.status.code(), Some(78));
+        assert!(!here.join("second.zip").exists());
+        utf8(&output.stderr)
+    };
+    let mut newer = sound.clone();
+    newer[60..64].copy_from_slice(&99_u32.to_be_bytes()); // the format, in the header of SQLite
+    fs::write(&database, newer).expect("written");
+    let error = refused_backup();
+    assert!(error.contains("format 99") && error.contains("install the newer doran"), "{error}");
+    fs::write(&database, sound).expect("written");
+    let output = run_doran(&here, &["backup", "second.zip"], "");
+    assert!(output.status.success(), "{}", utf8(&output.stderr));
+}
+
+#[test]
 fn an_archive_that_does_not_fit_is_refused() {
     let (here, archive) = small_backup("backup-unfit");
     let changed = here.join("changed.zip");

@@ -19,9 +19,14 @@ impl RunContext {
         self.call_records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls whose records are written, or go out with the write under way.
+    /// Calls that are being made, or whose records are written or wait for the next write.
     pub(crate) fn remember_calls(&self, records: &[Record]) {
         self.lock_call_records().extend(call_records(records));
+    }
+
+    /// A call that may be made again has failed.
+    pub(crate) fn forget_call(&self, record: &Record) {
+        self.lock_call_records().remove(&(record.path.clone(), record.key.clone()));
     }
 
     /// The recorded calls of the step in progress.

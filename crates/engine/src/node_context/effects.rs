@@ -130,7 +130,12 @@ impl Cx {
             return Ok(known);
         }
         let under_way = self.begin_call(before).await?;
-        let value = call(self.idempotency_key(&key)).await.map_err(Into::into)?;
+        let begun = self.record(&key, RecordStage::Begun, Vec::new());
+        self.0.run.remember_calls(std::slice::from_ref(&begun));
+        let value = call(self.idempotency_key(&key)).await.map_err(|error| {
+            self.0.run.forget_call(&begun);
+            error.into()
+        })?;
         let body = serialize_result(&value)?;
         match when {
             // Another call may go on for long, and this one is not to be made again then.
@@ -311,6 +316,7 @@ impl Cx {
     /// Keeps the record of a call for the write that ends the node.
     pub(super) fn buffer_call_record(&self, key: CallKey, body: Vec<u8>) {
         let record = self.record(&key, RecordStage::Done, body.clone());
+        self.0.run.remember_calls(std::slice::from_ref(&record));
         let mut scratch = self.scratch();
         scratch.recorded.insert(key, (RecordStage::Done, body));
         scratch.last_heartbeat = Some(Instant::now());

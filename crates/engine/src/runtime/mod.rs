@@ -305,6 +305,11 @@ impl Runtime {
         names
     }
 
+    /// Whether a graph of this name is registered. Runs of others wait until it is.
+    pub fn has_graph(&self, name: &str) -> bool {
+        self.0.graphs.read().unwrap_or_else(PoisonError::into_inner).contains_key(name)
+    }
+
     /// Nodes and edges of a graph.
     pub fn topology(&self, graph: &str) -> Result<GraphTopology, EngineError> {
         Ok(self.0.find_graph(graph)?.topology().clone())
@@ -502,7 +507,8 @@ impl Runtime {
     }
 
     /// Answers questions of a paused run, by id, and goes on with it. Each question is answered once: a second
-    /// answer is a [`StoreError::Conflict`]. Questions left open are asked again.
+    /// answer is a [`StoreError::Conflict`]. Questions left open are asked again. A run whose graph is not registered takes
+    /// no answer: nobody would go on with it.
     pub async fn answer(
         &self,
         run: &RunKey,
@@ -516,8 +522,10 @@ impl Runtime {
                 id.parse::<QuestionId>().map_err(|_| MisuseError::BadQuestionId(id.clone()))?;
             records.push((path.to_string(), key.to_string(), log::to_json_bytes(answer)));
         }
-        let epoch = Some(self.0.store.run(run).await?.epoch);
-        let body = log::to_json_bytes(&log::RunResumedEntry { answers: answers.clone(), epoch });
+        let row = self.0.store.run(run).await?;
+        self.0.find_graph_of_run(&row)?;
+        let body =
+            log::to_json_bytes(&log::RunResumedEntry { answers: answers.clone(), epoch: Some(row.epoch) });
         let row = self.signal_and_continue(run, RunSignal::Answer { answers: records, body }).await?;
         Ok(self.handle_for_row(&row))
     }
@@ -577,7 +585,7 @@ impl Runtime {
     /// have changed since.
     pub async fn retry(&self, run: &RunKey) -> Result<RunHandle, EngineError> {
         let row = self.0.store.run(run).await?;
-        let registered = self.0.find_graph(&row.graph)?;
+        let registered = self.0.find_graph_of_run(&row)?;
         let body = log::to_json_bytes(&log::RunRestartedEntry {
             epoch: row.epoch + 1,
             why: log::TRIED_AGAIN.into(),
@@ -629,6 +637,10 @@ impl RuntimeInner {
     fn find_graph(&self, name: &str) -> Result<Arc<dyn AnyGraph>, EngineError> {
         let graphs = self.graphs.read().unwrap_or_else(PoisonError::into_inner);
         graphs.get(name).cloned().ok_or_else(|| MisuseError::UnknownGraph(name.to_owned()).into())
+    }
+
+    fn find_graph_of_run(&self, run: &RunRow) -> Result<Arc<dyn AnyGraph>, EngineError> {
+        self.find_graph(&run.graph).map_err(|_| MisuseError::GraphOfRunMissing(run.graph.clone()).into())
     }
 
     fn worker_state(&self) -> MutexGuard<'_, WorkerState> {

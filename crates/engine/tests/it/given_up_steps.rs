@@ -73,6 +73,65 @@ async fn a_cancel_keeps_in_the_log_which_calls_were_made() {
 }
 
 #[tokio::test]
+async fn a_cancel_lists_calls_in_flight_and_calls_whose_record_waits_for_the_step() {
+    let in_call = Arc::new(Notify::new());
+    let begun = in_call.clone();
+    let graph = single_node_graph(
+        "work",
+        node_running(move |_, cx| {
+            let begun = begun.clone();
+            async move {
+                let failed = cx.effect("fails", async { Err::<String, _>(NodeError::permanent("no")) }).await;
+                assert!(failed.is_err());
+                let done = async { Ok::<_, NodeError>("receipt 7".to_owned()) };
+                cx.effect("reads", done).await?;
+                let closing = async { Ok::<_, NodeError>("receipt 7".to_owned()) };
+                cx.closing_effect("closes", closing).await?;
+                let posts = cx.idempotent_effect("posts", |_| async move {
+                    begun.notify_one();
+                    std::future::pending::<Result<String, NodeError>>().await
+                });
+                posts.await?;
+                Ok(EngineTestState::update())
+            }
+        }),
+    );
+    let bot = graph_handle_on(Arc::new(RamStore::new()), &graph);
+    let run = bot.start(&local_thread("t"), EngineTestState::update()).await.expect("started");
+    in_call.notified().await;
+    bot.runtime().cancel(&run.key()).await.expect("cancelled");
+    assert!(matches!(bot.wait_for_outcome(&run).await, Err(EngineError::Run(RunError::Cancelled))));
+    let calls = calls_in_log(bot.runtime()).await;
+    let done = |name| (name, CallState::Done, Some("receipt 7"));
+    assert_eq!(call_states(&calls), [done("closes"), ("posts", CallState::Begun, None), done("reads")]);
+}
+
+#[tokio::test]
+async fn a_call_that_is_the_last_of_a_cancelled_step_is_in_the_log() {
+    let after = Arc::new(Notify::new());
+    let called = after.clone();
+    let graph = single_node_graph(
+        "work",
+        node_running(move |_, cx| {
+            let called = called.clone();
+            async move {
+                let closing = async { Ok::<_, NodeError>("receipt 7".to_owned()) };
+                cx.closing_effect("closes", closing).await?;
+                called.notify_one();
+                std::future::pending().await
+            }
+        }),
+    );
+    let bot = graph_handle_on(Arc::new(RamStore::new()), &graph);
+    let run = bot.start(&local_thread("t"), EngineTestState::update()).await.expect("started");
+    after.notified().await;
+    bot.runtime().cancel(&run.key()).await.expect("cancelled");
+    assert!(matches!(bot.wait_for_outcome(&run).await, Err(EngineError::Run(RunError::Cancelled))));
+    let calls = calls_in_log(bot.runtime()).await;
+    assert_eq!(call_states(&calls), [("closes", CallState::Done, Some("receipt 7"))]);
+}
+
+#[tokio::test]
 async fn the_calls_of_a_paused_run_are_in_the_log_however_it_ends() {
     let graph = single_node_graph(
         "work",

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use doran_agents::{AgentTurn, AskOptions};
+use doran_engine::Runtime;
 use doran_engine::store::{IfBusy, RunRow, RunStatus, RunUsage, Seq};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -95,6 +96,10 @@ pub struct RunInfo {
     pub agent: String,
     /// The status of the run.
     pub status: RunStatus,
+    /// Whether the run waits because the server does not have its agent any more. It continues when the agent is back, and it
+    /// can be cancelled.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub agent_missing: bool,
     /// When the run was accepted, in milliseconds since 1970.
     pub created: i64,
     /// When the run started, in milliseconds since 1970.
@@ -132,6 +137,12 @@ pub struct RunInfo {
 }
 
 impl RunInfo {
+    /// A run that this server works on, or would if it had the agent.
+    pub(crate) fn of_server(row: &RunRow, runtime: &Runtime) -> Self {
+        let agent_missing = !row.status.is_end() && !runtime.has_graph(&row.graph);
+        Self { agent_missing, ..Self::from_row(row) }
+    }
+
     /// A run of the store.
     pub fn from_row(row: &RunRow) -> Self {
         let error = row.error.clone();
@@ -141,6 +152,7 @@ impl RunInfo {
             thread: row.thread.thread.to_string(),
             agent: row.graph.clone(),
             status: row.status,
+            agent_missing: false,
             created: row.created_at,
             started: row.started_at,
             ended: row.ended_at,
@@ -189,8 +201,8 @@ pub struct RunDetail {
 }
 
 impl RunDetail {
-    pub(crate) fn from_row(row: &RunRow) -> Self {
-        Self { run: RunInfo::from_row(row), questions: None, cancel_requested: false }
+    pub(crate) fn of_server(row: &RunRow, runtime: &Runtime) -> Self {
+        Self { run: RunInfo::of_server(row, runtime), questions: None, cancel_requested: false }
     }
 }
 

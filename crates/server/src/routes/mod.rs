@@ -27,7 +27,7 @@ mod usage;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query};
 use axum::http::Uri;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::{from_fn, from_fn_with_state, map_request};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use serde::Serialize;
@@ -45,6 +45,7 @@ use crate::host_guard::enforce_host_and_origin;
 use crate::metrics::measure_request;
 use crate::trace::trace;
 use crate::ui;
+use crate::unread_body::discard_unread_body;
 
 /// Every route there is.
 pub fn routes() -> Vec<ApiRoute> {
@@ -122,6 +123,7 @@ pub fn router(app: &ServerApp) -> Router {
         .layer(from_fn_with_state(app.clone(), enforce_host_and_origin))
         .layer(from_fn(openai::rewrite_errors_for_openai))
         .layer(from_fn_with_state(app.clone(), trace))
+        .layer(map_request(async |request| discard_unread_body(request)))
 }
 
 /// JSON that nobody keeps.

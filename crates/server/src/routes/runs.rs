@@ -239,7 +239,7 @@ async fn run_outcome_response(app: &ServerApp, agent: &str, run: &RunHandle) -> 
         _ => outcome.blocked_by.map(|waits| waits.questions),
     };
     Ok(json_response(api::RunAnswer {
-        run: api::RunInfo::from_row(&outcome.row),
+        run: api::RunInfo::of_server(&outcome.row, &app.runtime),
         turn: outcome.turn,
         questions,
     }))
@@ -277,7 +277,8 @@ async fn list_runs(
         ..RunFilter::default()
     };
     let runs = app.runtime.list_runs(&caller.tenant, &filter).await?;
-    Ok(json_response(api::RunList { runs: runs.iter().map(api::RunInfo::from_row).collect() }))
+    let runs = runs.iter().map(|row| api::RunInfo::of_server(row, &app.runtime)).collect();
+    Ok(json_response(api::RunList { runs }))
 }
 
 fn parse_run_id(before: &str) -> Result<RunId, ApiError> {
@@ -326,7 +327,7 @@ async fn list_all_runs(
             searched += 1;
             before = Some(row.run);
             if agent.as_ref().is_none_or(|agent| row.graph == *agent) {
-                runs.push(api::RunInfo::from_row(&row));
+                runs.push(api::RunInfo::of_server(&row, &app.runtime));
             }
         }
         if is_last {
@@ -343,7 +344,7 @@ async fn get_run(
     names: Result<Path<(String, String)>, PathRejection>,
 ) -> Result<Response, ApiError> {
     let (_, row) = load_run(&app, &caller, &path_value(names)?).await?;
-    let mut shown = api::RunDetail::from_row(&row);
+    let mut shown = api::RunDetail::of_server(&row, &app.runtime);
     if row.status == RunStatus::Paused {
         shown.questions = Some(open_questions(&app, &row).await?);
     }
@@ -416,7 +417,7 @@ async fn resume_run(
             let (key, row) = load_run(&app, &caller, &names).await?;
             let answers = validate_answers(&app, &row, answers).await?;
             app.runtime.answer(&key, &answers).await?;
-            run_response(&app.runtime.run_row(&key).await?)
+            run_response(&app, &key).await
         })
         .await
 }
@@ -519,8 +520,10 @@ async fn cancel_run(
             let (key, _) = load_run(&app, &caller, &names).await?;
             let row = app.runtime.cancel(&key).await?;
             let row = agent_request::wait_for_cancel(&app, row).await?;
-            let shown =
-                api::RunDetail { cancel_requested: !row.status.is_end(), ..api::RunDetail::from_row(&row) };
+            let shown = api::RunDetail {
+                cancel_requested: !row.status.is_end(),
+                ..api::RunDetail::of_server(&row, &app.runtime)
+            };
             Ok((StatusCode::OK, json!(shown)))
         })
         .await
@@ -547,14 +550,15 @@ async fn retry_run(
                 ));
             }
             app.runtime.retry(&key).await?;
-            run_response(&app.runtime.run_row(&key).await?)
+            run_response(&app, &key).await
         })
         .await
 }
 
 /// What a change of a run is answered with.
-fn run_response(row: &RunRow) -> Result<(StatusCode, Value), ApiError> {
-    Ok((StatusCode::OK, json!(api::RunDetail::from_row(row))))
+async fn run_response(app: &ServerApp, run: &RunKey) -> Result<(StatusCode, Value), ApiError> {
+    let row = app.runtime.run_row(run).await?;
+    Ok((StatusCode::OK, json!(api::RunDetail::of_server(&row, &app.runtime))))
 }
 
 /// The run of this name on the thread of that name, both the caller's.

@@ -108,13 +108,25 @@ fn app_with(model: Arc<dyn ChatModel>, limits: ServerLimits) -> ServerApp {
 
 /// A server whose samples belong to this tenant. Before it calculates, it asks a person.
 fn app_for_tenant(model: Arc<dyn ChatModel>, tenant: &str) -> (ServerApp, Arc<RamKeywordIndex>) {
+    app_of_tenant_over(Arc::new(RamStore::new()), model, tenant)
+}
+
+/// A server over this store that asks a person before it calculates.
+fn app_that_asks_over(store: Arc<RamStore>) -> ServerApp {
+    app_of_tenant_over(store, Arc::new(OfflineModel), "local").0
+}
+
+fn app_of_tenant_over(
+    store: Arc<RamStore>,
+    model: Arc<dyn ChatModel>,
+    tenant: &str,
+) -> (ServerApp, Arc<RamKeywordIndex>) {
     let documents = [samples::rule_books(), samples::contracts()].concat();
     let index =
         Arc::new(RamKeywordIndex::from_documents(&doran_retrieval::DocumentTenant::new(tenant), &documents));
     let mut parts = AgentParts::new(model, index.clone());
     parts.tools.add(Arc::new(Calculator::new()), ToolPolicy::Ask).expect("a sound tool");
     let agents = build_default_agents(&parts).expect("sound graphs");
-    let store = Arc::new(RamStore::new());
     let runtime = Runtime::new(store.clone());
     for agent in &agents {
         agent.register(&runtime).expect("registered");

@@ -2,11 +2,16 @@
 
 use std::sync::Arc;
 
-use doran_server::ServerLimits;
+use doran_engine::Runtime;
+use doran_engine::store::RamStore;
+use doran_server::{ServerApp, ServerLimits};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use crate::{PausingModel, app, app_with, get, json as fetched, post, problem, run_location, send, text};
+use crate::{
+    PausingModel, app, app_that_asks_over, app_with, get, json as fetched, post, problem, run_location, send,
+    text,
+};
 
 /// A run that waits for leave to calculate, and the id of its question.
 async fn start_paused_run(app: &doran_server::ServerApp, thread: &str) -> (String, String) {
@@ -72,6 +77,31 @@ async fn answer(app: &doran_server::ServerApp, run: &str, id: &str, answer: &Val
     let events = text(send(app, get(&format!("{run}/events"))).await).await;
     assert!(events.contains("event: finished"), "{events}");
     events
+}
+
+#[tokio::test]
+async fn a_run_whose_agent_the_server_does_not_have_says_so_takes_no_answer_and_can_be_cancelled() {
+    let store = Arc::new(RamStore::new());
+    let (run, id) = start_paused_run(&app_that_asks_over(store.clone()), "t").await;
+    let without_agents = ServerApp::new(Runtime::new(store.clone()), store.clone(), Vec::new());
+    let shown = fetched(&without_agents, get(&run)).await;
+    assert_eq!((&shown["status"], &shown["agent_missing"]), (&json!("paused"), &json!(true)), "{shown}");
+    let listed = fetched(&without_agents, get("/api/threads/t/runs")).await;
+    assert_eq!(listed["runs"][0]["agent_missing"], true, "{listed}");
+    let body = json!({ "answers": { id.clone(): true } }).to_string();
+    let refused = send(&without_agents, post(&format!("{run}/resume"), &body)).await;
+    assert_eq!(refused.status(), 409);
+    let reason = text(refused).await;
+    assert!(reason.contains("the graph `react`") && reason.contains("에이전트 `react`"), "{reason}");
+    let with_agents = app_that_asks_over(store.clone());
+    let shown = fetched(&with_agents, get(&run)).await;
+    assert_eq!(
+        (&shown["questions"][0]["id"], &shown["agent_missing"]),
+        (&json!(id), &Value::Null),
+        "{shown}"
+    );
+    let ended = fetched(&without_agents, post(&format!("{run}/cancel"), "")).await;
+    assert_eq!((&ended["status"], &ended["agent_missing"]), (&json!("cancelled"), &Value::Null), "{ended}");
 }
 
 #[tokio::test]

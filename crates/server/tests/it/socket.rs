@@ -61,6 +61,50 @@ async fn chunks_that_are_none_are_a_bad_body_and_not_a_large_one() {
     assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("bad_body"), "{answer}");
 }
 
+/// Sends a head, then the body once the answer has begun, and reads until the other side closes.
+async fn send_body_late(address: std::net::SocketAddr, head: &str, body: &[u8]) -> Vec<u8> {
+    let mut socket = TcpStream::connect(address).await.expect("connected");
+    socket.write_all(head.as_bytes()).await.expect("sent");
+    let mut answer = vec![0];
+    timeout(PATIENCE, socket.read_exact(&mut answer)).await.expect("in time").expect("an answer");
+    for piece in body.chunks(1000) {
+        socket.write_all(piece).await.expect("sent");
+        tokio::task::yield_now().await;
+    }
+    timeout(PATIENCE, socket.read_to_end(&mut answer)).await.expect("closed in time").expect("not reset");
+    answer
+}
+
+#[tokio::test]
+async fn a_body_that_nobody_reads_cuts_no_answer_off() {
+    let (address, _stop, _serving) = start_server(ServerLimits::default()).await;
+    let whole =
+        send_raw(address, "GET /openapi.json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    let (_, whole) = whole.split_once("\r\n\r\n").expect("a body");
+    let head = "GET /openapi.json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
+    let body = vec![b'x'; 60_000];
+    for _ in 0..20 {
+        let head = format!("{head}Content-Length: {}\r\n\r\n", body.len());
+        let answer = send_body_late(address, &head, &body).await;
+        let answer = String::from_utf8(answer).expect("text");
+        let (_, answer) = answer.split_once("\r\n\r\n").expect("a body");
+        assert_eq!(answer.len(), whole.len());
+    }
+}
+
+#[tokio::test]
+async fn a_connection_is_used_again_after_a_body_that_nobody_read() {
+    let (address, _stop, _serving) = start_server(ServerLimits::default()).await;
+    let body = "x".repeat(60_000);
+    let first = format!(
+        "GET /api/threads HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let second = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let answers = send_raw(address, &format!("{first}{second}")).await;
+    assert_eq!(answers.matches("HTTP/1.1 200 ").count(), 2, "{answers}");
+}
+
 #[tokio::test]
 async fn a_head_that_is_too_large_is_refused() {
     let (address, _stop, _serving) = start_server(ServerLimits::default()).await;

@@ -2024,6 +2024,8 @@ export type Role = 'system' | 'user' | 'assistant' | 'tool'
 export type RunAnswer = {
   /** The agent of the run. */
   agent: string
+  /** Whether the run waits because the server does not have its agent any more. It continues when the agent is back, and it can be cancelled. */
+  agent_missing?: boolean
   /** When the run was accepted, in milliseconds since 1970. */
   created: number
   /** When the run ended, in milliseconds since 1970. */
@@ -2102,6 +2104,8 @@ export type RunConfig = {
 export type RunDetail = {
   /** The agent of the run. */
   agent: string
+  /** Whether the run waits because the server does not have its agent any more. It continues when the agent is back, and it can be cancelled. */
+  agent_missing?: boolean
   /** In the response to `cancel`: cancellation was requested, but the run has not ended yet. */
   cancel_requested?: boolean
   /** When the run was accepted, in milliseconds since 1970. */
@@ -2270,6 +2274,8 @@ export type RunGraphBody = {
 export type RunInfo = {
   /** The agent of the run. */
   agent: string
+  /** Whether the run waits because the server does not have its agent any more. It continues when the agent is back, and it can be cancelled. */
+  agent_missing?: boolean
   /** When the run was accepted, in milliseconds since 1970. */
   created: number
   /** When the run ended, in milliseconds since 1970. */

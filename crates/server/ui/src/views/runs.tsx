@@ -82,7 +82,7 @@ function RunRow({ run }: { run: RunInfo }) {
       <td>{formatDateTime(run.started ?? run.created)}</td>
       <td><span class={`status is-${run.status}`}>{t(RUN_STATUS_LABELS[run.status])}</span></td>
       <td><button type="button" class="link" onClick={open}>{thread ? threadTitle(thread) : run.thread}</button></td>
-      <td>{agentName(run.agent)}</td>
+      <td>{agentName(run.agent)}{run.agent_missing && <> <span class="dim">{t('agent_missing')}</span></>}</td>
       <td class="to-right">{formatNumber(run.steps)}</td>
       <td class="to-right">{run.started !== null && run.ended !== null ? formatDuration(run.ended - run.started) : '–'}</td>
       <td class="to-right">{t('tokens', { n: formatNumber(tokens) })}{run.usage.cost_micros > 0 && <> · {formatCost(run.usage.cost_micros)}</>}</td>
