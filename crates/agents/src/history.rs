@@ -1,7 +1,7 @@
 //! The whole conversation of a thread, read from the log. Agents work with the newest messages and with summaries of the rest;
 //! the log has everything.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use doran_engine::state::{ItemChange, ItemChanges};
 use doran_engine::store::{Seq, StoreError};
@@ -126,14 +126,20 @@ pub async fn read_entries(
 
 /// What was said, by the entries of a thread from its first.
 ///
-/// Nodes change the working messages: they shorten and remove. None of that unsays a word. Only a person who edits the
-/// thread does.
+/// Nodes change the messages of the state: they shorten and remove. None of that unsays a word. Only a person who edits the
+/// thread does. A state that a person writes unsays the messages that the state had and lacks now. What nodes had removed
+/// before stays.
 pub fn messages_from_entries(
     entries: &[ThreadEntry],
     agents: &[Agent],
 ) -> Result<Vec<HistoryMessage>, StoreError> {
-    let mut history =
-        HistoryBuilder { agents, agent: None, messages: Vec::new(), index_by_id: HashMap::new() };
+    let mut history = HistoryBuilder {
+        agents,
+        agent: None,
+        messages: Vec::new(),
+        index_by_id: HashMap::new(),
+        in_state: HashSet::new(),
+    };
     for entry in newest_branch(entries) {
         history
             .apply_entry(entry)
@@ -169,6 +175,8 @@ struct HistoryBuilder<'a> {
     agent: Option<&'a Agent>,
     messages: Vec<HistoryMessage>,
     index_by_id: HashMap<MessageId, usize>,
+    /// The messages that the state has.
+    in_state: HashSet<MessageId>,
 }
 
 impl HistoryBuilder<'_> {
@@ -217,13 +225,24 @@ impl HistoryBuilder<'_> {
         let mut newest = None;
         for change in messages.into_iter().flat_map(|changes| changes.0) {
             match change {
-                ItemChange::Put(message) => newest = self.put(entry, message, by).or(newest),
-                ItemChange::Remove(id) if by == ChangeAuthor::Person => self.remove(&MessageId::new(id)),
-                ItemChange::Clear if by == ChangeAuthor::Person => {
-                    self.messages.clear();
-                    self.index_by_id.clear();
+                ItemChange::Put(message) => {
+                    self.in_state.insert(message.id.clone());
+                    newest = self.put(entry, message, by).or(newest);
                 }
-                ItemChange::Remove(_) | ItemChange::Clear => {}
+                ItemChange::Remove(id) => {
+                    let id = MessageId::new(id);
+                    self.in_state.remove(&id);
+                    if by == ChangeAuthor::Person {
+                        self.remove(&id);
+                    }
+                }
+                ItemChange::Clear => {
+                    self.in_state.clear();
+                    if by == ChangeAuthor::Person {
+                        self.messages.clear();
+                        self.index_by_id.clear();
+                    }
+                }
             }
         }
         if let Some(place) = newest {
@@ -242,15 +261,22 @@ impl HistoryBuilder<'_> {
         Ok(())
     }
 
-    /// The messages of a state that somebody wrote: new wordings count, and nothing that it lacks is unsaid, because
-    /// a state never holds all of a long conversation.
+    /// The messages of a state that somebody wrote. What the state had and lacks now is unsaid. What nodes had removed from it
+    /// before stays, because a state never holds all of a long conversation.
     fn apply_state(&mut self, entry: &ThreadEntry, state: &str) -> Result<(), serde_json::Error> {
         #[derive(Default, Deserialize)]
         #[serde(default)]
         struct StateMessages {
             messages: Vec<Message>,
         }
-        for message in stored_json::from_str::<StateMessages>(state)?.messages {
+        let messages = stored_json::from_str::<StateMessages>(state)?.messages;
+        let kept: HashSet<MessageId> = messages.iter().map(|message| message.id.clone()).collect();
+        for unsaid in std::mem::replace(&mut self.in_state, kept) {
+            if !self.in_state.contains(&unsaid) {
+                self.remove(&unsaid);
+            }
+        }
+        for message in messages {
             self.put(entry, message, ChangeAuthor::Person);
         }
         Ok(())

@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn each_trouble_has_its_way_out() {
         let postgres = "postgres://doran:pw@localhost/doran";
-        let refused = |refused: RefusedLogin| StoreError::Other(refused.into());
+        let refused = |refused: RefusedLogin| StoreError::Unavailable(refused.into());
         check(
             postgres,
             StoreError::Newer { found: 9, known: 7 },

@@ -71,6 +71,11 @@ impl FileMemoryStore {
         Ok(Self { inner: Arc::new(Mutex::new(inner)) })
     }
 
+    /// Whether the log at `path` can be read. Changes nothing, and takes no lock.
+    pub fn check_file(path: &Path) -> Result<(), MemoryError> {
+        replay_log(&std::fs::read(path)?).map(drop)
+    }
+
     /// Every fact of every owner.
     pub(super) async fn all_facts(&self) -> Result<Vec<(MemoryOwner, MemoryFact)>, MemoryError> {
         self.run_blocking(|inner| {

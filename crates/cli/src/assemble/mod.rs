@@ -42,7 +42,7 @@ pub(crate) use agents::{Agents, DataDirWrites, assemble_agents, open_memories};
 pub(crate) use document_library::{embed_missing, rebuild_index_from_library};
 pub(crate) use locked_store::{agents_by_storage, open_database, open_locked_store};
 pub(crate) use model::RecordReplay;
-pub(crate) use tools::{read_mcp_pins, shared_key_hash};
+pub(crate) use tools::{check_stored_keys, read_mcp_pins, shared_key_hash};
 
 /// Up to so many passages get their vectors when a command starts: it takes less than a second.
 const MAX_EMBEDDED_AT_START: usize = 256;

@@ -200,7 +200,7 @@ pub(crate) fn with_cause_and_advice(failed: BilingualMessage, error: OpenModelEr
 
 /// The key with which stored keys of providers are encrypted.
 pub(super) fn model_encryption_key(config: &Config) -> Result<[u8; 32], BilingualMessage> {
-    super::tools::derive_key(config, "models")
+    super::tools::derive_key(config, super::tools::MODELS_KEY)
 }
 
 /// The key of a provider: from the variable that the settings name, else the stored one, else from the provider's own

@@ -145,7 +145,7 @@ async fn builtin_tools_config(
     };
     if keep == DataDirWrites::Allowed {
         // A process that opens a second data directory keeps the key of the first.
-        if !doran_llm::set_mark_key(derive_key(config, "marks")?) {
+        if !doran_llm::set_mark_key(derive_key(config, MARKS_KEY)?) {
             tracing::warn!("this process already uses the key of another data directory to mark quoted text");
         }
     }
@@ -203,7 +203,7 @@ fn python(config: &Config, keep: DataDirWrites) -> anyhow::Result<Option<Session
     }
     Ok(Some(match keep {
         DataDirWrites::Forbidden => SessionSigningKey::random(),
-        DataDirWrites::Allowed => SessionSigningKey::new(derive_key(config, "python")?),
+        DataDirWrites::Allowed => SessionSigningKey::new(derive_key(config, PYTHON_KEY)?),
     }))
 }
 
@@ -222,20 +222,53 @@ pub(super) fn derive_key(config: &Config, usage: &str) -> Result<[u8; 32], Bilin
     Ok(Sha256::digest(format!("doran {usage}\0{}", shared.reveal())).into())
 }
 
+/// The uses that a data directory has a key for.
+const KEY_USAGES: [&str; 3] = [MARKS_KEY, PYTHON_KEY, MODELS_KEY];
+/// Marks quoted material.
+const MARKS_KEY: &str = "marks";
+/// Signs Python variables.
+const PYTHON_KEY: &str = "python";
+/// Encrypts the keys of model providers.
+pub(super) const MODELS_KEY: &str = "models";
+
+/// Whether the keys that the data directory has can be read.
+pub(crate) fn check_stored_keys(data_dir: &Path) -> Result<(), BilingualMessage> {
+    KEY_USAGES.iter().try_for_each(|usage| read_key(&data_dir.join(format!("{usage}.key"))).map(drop))
+}
+
 /// Reads the secret key of this data directory, or creates it.
 fn load_or_create_key(path: &Path) -> Result<[u8; 32], BilingualMessage> {
+    if let Some(key) = read_key(path)? {
+        return Ok(key);
+    }
+    let mut bytes = [0; 32];
+    bytes[..16].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
+    bytes[16..].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
+    crate::data_dir::write_private_file(path, &bytes).map_err(|error| {
+        let shown = path.display();
+        bilingual!("`{shown}`을(를) 쓸 수 없습니다", "cannot write `{shown}`").with_cause(error)
+    })?;
+    Ok(bytes)
+}
+
+/// The secret key in a file, if there is one.
+fn read_key(path: &Path) -> Result<Option<[u8; 32]>, BilingualMessage> {
     let shown = path.display();
-    let cannot = || bilingual!("`{shown}`을(를) 읽거나 쓸 수 없습니다", "cannot read or write `{shown}`");
     match fs::read(path) {
-        Ok(bytes) => <[u8; 32]>::try_from(bytes).map_err(|_| cannot()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let mut bytes = [0; 32];
-            bytes[..16].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
-            bytes[16..].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
-            crate::data_dir::write_private_file(path, &bytes).map_err(|error| cannot().with_cause(error))?;
-            Ok(bytes)
+        Ok(bytes) => match <[u8; 32]>::try_from(bytes) {
+            Ok(key) => Ok(Some(key)),
+            Err(bytes) => {
+                let length = bytes.len();
+                Err(bilingual!(
+                    "`{shown}`이(가) 손상되었습니다. 32바이트여야 하는데 {length}바이트입니다. 백업에서 되살리세요",
+                    "`{shown}` is damaged: it has {length} bytes instead of 32; restore it from a backup"
+                ))
+            }
+        },
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => {
+            Err(bilingual!("`{shown}`을(를) 읽을 수 없습니다", "cannot read `{shown}`").with_cause(error))
         }
-        Err(error) => Err(cannot().with_cause(error)),
     }
 }
 

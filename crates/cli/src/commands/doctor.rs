@@ -14,7 +14,9 @@ use crate::config::{Database, LoadedConfig};
 use crate::output::{BilingualMessage, TerminalOutput, bilingual, error_message, pluralize};
 use models::{check_agents, check_encoder, check_model, check_model_servers, check_reranker};
 use network::{check_allowed_origins, check_api_keys, check_port, check_replicas};
-use stored_data::{CheckedDatabase, check_data_dir, check_database, check_disk_space, check_search_index};
+use stored_data::{
+    CheckedDatabase, check_data_dir, check_database, check_disk_space, check_search_index, check_stored_files,
+};
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -80,6 +82,7 @@ pub(crate) async fn run(
         check_data_dir(config, server.as_ref()),
         check_disk_space(&config.data_dir),
         database,
+        check_stored_files(config),
         check_search_index(config).await,
         check_jail().await,
         check_model(config).await,

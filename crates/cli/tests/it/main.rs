@@ -15,6 +15,7 @@ mod cost;
 mod data_dir_permissions;
 mod demo;
 mod deploy_files;
+mod doctor;
 mod encoder_install;
 mod eval;
 mod http_nodes;

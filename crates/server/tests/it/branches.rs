@@ -193,6 +193,35 @@ async fn a_paused_run_continues_with_the_state_that_it_was_given() {
 }
 
 #[tokio::test]
+async fn a_state_that_a_person_writes_unsays_what_it_lacks_and_nothing_else() {
+    let app = app();
+    for (agent, question) in [("assistant", "연차휴가는 며칠인가요?"), ("docqa", "병가는 며칠인가요?")]
+    {
+        let body = json!({ "agent": agent, "message": question }).to_string();
+        json(&app, post("/api/threads/t/runs?wait=true", &body)).await;
+    }
+    let said = async || {
+        let listed = json(&app, get("/api/threads/t/messages")).await;
+        listed["messages"].as_array().expect("messages").clone()
+    };
+    let put =
+        |state: &Value| json_request("PUT", "/api/threads/t/state", &json!({ "state": state }).to_string());
+    let before = said().await;
+    assert_eq!(before.len(), 4, "{before:?}");
+    let mut state = json(&app, get("/api/threads/t/state")).await["state"].clone();
+    json(&app, put(&state)).await;
+    assert_eq!(said().await, before, "the same state changes nothing");
+    state["messages"].as_array_mut().expect("messages").pop();
+    json(&app, put(&state)).await;
+    assert_eq!(said().await, before[..3]);
+    json(&app, put(&json!({}))).await;
+    assert_eq!(said().await, Vec::<Value>::new());
+    let body = json!({ "agent": "docqa", "message": "병가는 며칠인가요?" }).to_string();
+    json(&app, post("/api/threads/t/runs?wait=true", &body)).await;
+    assert_eq!(said().await.len(), 2);
+}
+
+#[tokio::test]
 async fn the_runs_of_all_threads_are_listed_by_agent_and_status_page_by_page() {
     let app = app();
     for thread in ["a", "b", "c"] {

@@ -66,9 +66,8 @@ pub(super) fn statement_error(
 /// Converts an error from connecting or preparing. No statement was sent.
 pub(super) fn connection_error(error: Error) -> StoreError {
     match error.as_db_error().map(|db| db.code().code()) {
-        // Retrying does not help.
         Some(code) if code.starts_with("28") => refused_login(error),
-        Some("3D000") => StoreError::Other(RefusedLogin::NoDatabase(error.into()).into()),
+        Some("3D000") => StoreError::Unavailable(RefusedLogin::NoDatabase(error.into()).into()),
         None if is_login_error(&error) => refused_login(error),
         Some(code) if !code.starts_with("53") && !code.starts_with("57") && !is_connection_lost(&error) => {
             error_from_sql_state(error)
@@ -77,8 +76,9 @@ pub(super) fn connection_error(error: Error) -> StoreError {
     }
 }
 
+/// The operator can allow the login again, so a program that runs waits for that, as for a server that is away.
 fn refused_login(error: Error) -> StoreError {
-    StoreError::Other(RefusedLogin::Credentials(error.into()).into())
+    StoreError::Unavailable(RefusedLogin::Credentials(error.into()).into())
 }
 
 /// Whether the client itself gave up the login: the server requires a password and the URL has none, or the server does not

@@ -15,13 +15,16 @@ use uuid::Uuid;
 
 use super::PostgresStore;
 use super::batched_writes::{BatchedRunStart, RunEndWrite, StepWrite, is_plain_start};
-use super::error::{StatementSubject, damaged};
+use super::error::{StatementSubject, damaged, unavailable};
 use super::pool::SqlParams;
 use super::row::{
     canonical_json, get_column, records_from_row, run_row, stage_code, to_bounded_millis, to_i64, to_u64,
     unix_millis,
 };
 use super::wal_flush::LogEffect;
+
+/// Whether new transactions of this session may write. They may not on a standby, or where the role or the database says so.
+const IS_READ_ONLY_SQL: &str = "select current_setting('transaction_read_only')::bool";
 
 /// Calls a function that tells a run something, and claims the run of the thread that waits then. The first row is the run
 /// as the function left it, the second the claimed one.
@@ -309,7 +312,14 @@ impl RunStore for PostgresStore {
     }
 
     async fn check_writable(&self) -> Result<(), StoreError> {
-        self.pool.refuse_newer_format().await
+        self.pool.refuse_newer_format().await?;
+        let rows = self.pool.read_visible(StatementSubject::Everything, IS_READ_ONLY_SQL, &[]).await?;
+        match rows.first().map(|row| row.try_get(0)) {
+            Some(Ok(true)) => Err(unavailable("the database takes no writes: it is read-only")),
+            Some(Ok(false)) => Ok(()),
+            Some(Err(error)) => Err(damaged(error)),
+            None => Err(damaged("a setting gave no row")),
+        }
     }
 
     async fn wait_until_durable(&self, position: CommitPosition) -> Result<(), StoreError> {

@@ -71,6 +71,12 @@ pub(super) fn lock_database(path: &Path) -> Result<File, StoreError> {
     try_lock(file, &name, path)
 }
 
+/// Whether a process has the database open. Changes nothing.
+pub(super) fn is_locked(path: &Path) -> bool {
+    let file = File::options().write(true).open(path_with_suffix(path, ".lock"));
+    file.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+}
+
 /// Locks the database file itself, if it exists: the lock file beside it may have been removed. The lock is independent of
 /// SQLite's own locks on Linux alone.
 #[cfg(target_os = "linux")]

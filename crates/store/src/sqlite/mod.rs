@@ -301,6 +301,12 @@ pub fn back_up_file(from: &Path, to: &Path) -> Result<(), StoreError> {
     back_up(&database_file::open_reader(from)?, to)
 }
 
+/// Whether a process has the database at `path` open as its store.
+pub fn is_file_locked(path: &Path) -> bool {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    database_file::is_locked(&path)
+}
+
 /// Checks a database file that no process has open: that it is a database of Doran in a format that this program knows, and
 /// that it is not damaged.
 pub fn verify_file(path: &Path) -> Result<(), StoreError> {

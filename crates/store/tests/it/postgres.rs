@@ -318,7 +318,7 @@ async fn the_password_is_in_no_error() {
     let store = open(&server.tcp_url(postgres_server::PASSWORD)).await;
     assert_eq!(format!("{store:?}"), "PostgresStore");
     let wrong = PostgresStore::open(&server.tcp_url("hunter2-canary")).await.expect_err("wrong password");
-    assert!(matches!(wrong, StoreError::Other(_)), "{wrong:?}");
+    assert!(matches!(wrong, StoreError::Unavailable(_)), "{wrong:?}");
     assert_hides_secret(&wrong, "hunter2-canary");
     server.stop_immediately().expect("stop");
     assert_hides_secret(

@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+use doran_agents::memory::FileMemoryStore;
 use doran_engine::store::StoreError;
+use doran_retrieval::Library;
 use doran_server::api::ThreadList;
 use doran_store::InspectedFormat;
 
 use super::{DoctorCheck, bilingual_error};
-use crate::assemble::search_index;
+use crate::assemble::{check_stored_keys, search_index};
 use crate::client::ServerHttpClient;
 use crate::config::{Config, Database, SearchStore};
 use crate::data_dir;
@@ -148,6 +150,17 @@ pub(super) async fn check_database(config: &Config, server: Option<&ServerHttpCl
                 ),
             ));
         }
+        Database::Sqlite(path)
+            if !data_dir::is_locked(&config.data_dir) && doran_store::sqlite::is_file_locked(path) =>
+        {
+            return looked(DoctorCheck::fail(
+                name,
+                bilingual!(
+                    "{shown}: 다른 데이터 디렉터리의 doran이 쓰고 있습니다. 그 doran을 끝내거나 `database`를 다른 파일로 정하세요",
+                    "{shown}: in use by a doran with another data directory; stop it, or set `database` to another file"
+                ),
+            ));
+        }
         Database::Sqlite(_) if data_dir::is_locked(&config.data_dir) => {
             return looked(DoctorCheck::warn(
                 name,
@@ -207,6 +220,43 @@ async fn inspect_database(shown: &Database) -> Result<(), DoctorCheck> {
                 "{shown}: still empty; made at first use"
             ),
         )),
+    }
+}
+
+/// Checks the files beside the database: remembered facts, keys of the data directory, and the library.
+pub(super) fn check_stored_files(config: &Config) -> DoctorCheck {
+    let name = "files";
+    let memories = config.data_dir.join("memory.log");
+    let library = config.data_dir.join("library");
+    let checked = check_stored_keys(&config.data_dir).and_then(|()| {
+        if memories.exists() {
+            FileMemoryStore::check_file(&memories).map_err(|error| {
+                let shown = memories.display();
+                bilingual!(
+                    "`{shown}`: 기억을 읽을 수 없습니다. 백업에서 되살리세요",
+                    "`{shown}`: the memories cannot be read; restore them from a backup"
+                )
+                .with_cause(error)
+            })?;
+        }
+        if library.exists() {
+            Library::origins(&library).map_err(|error| {
+                let shown = library.display();
+                bilingual!(
+                    "`{shown}`: 문서 보관함을 읽을 수 없습니다. 백업에서 되살리세요",
+                    "`{shown}`: the library cannot be read; restore it from a backup"
+                )
+                .with_cause(error)
+            })?;
+        }
+        Ok(())
+    });
+    match checked {
+        Ok(()) => DoctorCheck::ok(
+            name,
+            bilingual!("기억, 키, 문서를 읽을 수 있음", "memories, keys and documents can be read"),
+        ),
+        Err(problem) => DoctorCheck::fail(name, bilingual_error(&problem.into())),
     }
 }
 

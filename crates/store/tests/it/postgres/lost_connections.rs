@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use doran_engine::id::ThreadKey;
-use doran_engine::store::{HistoryStore, InputDurability, NewRun, RunStore, Seq, StoreError};
+use doran_engine::store::{
+    HistoryStore, InputDurability, NewRun, RunStore, Seq, StoreError, ThreadMaintenance,
+};
 use doran_store::postgres::{PostgresOptions, PostgresStore};
 use tokio_postgres::Client;
 
@@ -74,6 +76,34 @@ async fn a_dead_connection_is_replaced() {
         assert_eq!(store.thread(&thread).await.expect("a read is asked again").head, 1 + round);
         store.commit(&run.fence(), step(1 + round, "x")).await.expect("a write on the new connection");
     }
+}
+
+#[tokio::test]
+async fn a_role_that_may_not_log_in_or_write_for_a_while_makes_the_store_unavailable() {
+    let Some(url) = postgres_server::fresh_schema_url() else { return };
+    let Some((_, rest)) = url.split_once('@') else { return };
+    let name = postgres_server::fresh_schema_name();
+    let admin = connect_plain(&url).await;
+    admin.batch_execute(&format!("create role {name} superuser login password 'x'")).await.expect("a role");
+    let store = open(&format!("postgres://{name}:x@{rest}&application_name={name}")).await;
+    let thread = local_thread("t");
+    let run = start(&store, new_run(&thread)).await;
+    store.check_writable().await.expect("writable");
+    for (change, undo) in [
+        ("nologin", "login"),
+        ("set default_transaction_read_only = on", "reset default_transaction_read_only"),
+    ] {
+        admin.batch_execute(&format!("alter role {name} {change}")).await.expect("changed");
+        end_backends(&admin, &name, "true").await;
+        let written = store.put_thread(&thread, &serde_json::Map::new()).await;
+        assert!(matches!(written, Err(StoreError::Unavailable(_))), "{change}: {written:?}");
+        let writable = store.check_writable().await;
+        assert!(matches!(writable, Err(StoreError::Unavailable(_))), "{change}: {writable:?}");
+        admin.batch_execute(&format!("alter role {name} {undo}")).await.expect("changed back");
+        end_backends(&admin, &name, "true").await;
+        store.check_writable().await.expect("writable again");
+    }
+    store.commit(&run.fence(), step(1, "again")).await.expect("commit");
 }
 
 #[tokio::test(flavor = "multi_thread")]
