@@ -507,8 +507,8 @@ impl Runtime {
     }
 
     /// Answers questions of a paused run, by id, and goes on with it. Each question is answered once: a second
-    /// answer is a [`StoreError::Conflict`]. Questions left open are asked again. A run whose graph is not registered takes
-    /// no answer: nobody would go on with it.
+    /// answer is a [`StoreError::Conflict`]. Questions left open are asked again. If this process does not have the graph, another
+    /// one goes on.
     pub async fn answer(
         &self,
         run: &RunKey,
@@ -522,10 +522,8 @@ impl Runtime {
                 id.parse::<QuestionId>().map_err(|_| MisuseError::BadQuestionId(id.clone()))?;
             records.push((path.to_string(), key.to_string(), log::to_json_bytes(answer)));
         }
-        let row = self.0.store.run(run).await?;
-        self.0.find_graph_of_run(&row)?;
-        let body =
-            log::to_json_bytes(&log::RunResumedEntry { answers: answers.clone(), epoch: Some(row.epoch) });
+        let epoch = Some(self.0.store.run(run).await?.epoch);
+        let body = log::to_json_bytes(&log::RunResumedEntry { answers: answers.clone(), epoch });
         let row = self.signal_and_continue(run, RunSignal::Answer { answers: records, body }).await?;
         Ok(self.handle_for_row(&row))
     }

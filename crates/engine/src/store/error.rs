@@ -71,6 +71,11 @@ impl StoreError {
         Self::NotFound { what: "thread", id: key.thread.to_string() }
     }
 
+    /// The run that an idempotency key stands for is gone.
+    pub fn run_of_key_deleted() -> Self {
+        Self::Conflict("the run of this idempotency key was deleted with its thread".into())
+    }
+
     /// A run that is not there.
     pub fn no_run(key: &RunKey) -> Self {
         Self::NotFound { what: "run", id: key.run.to_string() }

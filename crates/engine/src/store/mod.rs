@@ -239,8 +239,9 @@ pub trait ThreadMaintenance: Send + Sync + 'static {
         stands: Option<NewEntry>,
     ) -> Result<ThreadRow, StoreError>;
 
-    /// Removes a thread with all it holds, runs and their idempotency keys included: the next write of a live run is
-    /// fenced off. What its runs had used is added to [`HistoryStore::deleted_usage`].
+    /// Removes a thread with all it holds, its runs included: the next write of a live run is fenced off. What its runs had
+    /// used is added to [`HistoryStore::deleted_usage`]. Their idempotency keys stay for their time, so that a request
+    /// that is repeated does not begin the thread anew.
     /// `false` when there was none.
     async fn delete_thread(&self, thread: &ThreadKey) -> Result<bool, StoreError>;
 

@@ -12,7 +12,7 @@ use doran_agents::protocol::{EffectOutcomeAnswer, InterruptQuestion, ToolApprova
 use doran_agents::tools::ToolCallReason;
 use doran_engine::QuestionKind;
 use doran_engine::store::{IfBusy, RunFilter, RunRow, RunStatus, Seq, StoreError};
-use doran_engine::{Acknowledgement, EngineError, RunHandle, RunId, RunKey, ThreadKey};
+use doran_engine::{Acknowledgement, EngineError, MisuseError, RunHandle, RunId, RunKey, ThreadKey};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -423,12 +423,15 @@ async fn resume_run(
 }
 
 /// The answers in the form of their questions. The engine takes any unclear answer as a denial, so answers that do not fit
-/// are rejected here, and the question stays open.
+/// are rejected here, and so are answers to a run whose agent is not on this server. The question stays open.
 pub(super) async fn validate_answers(
     app: &ServerApp,
     row: &RunRow,
     mut answers: BTreeMap<String, Value>,
 ) -> Result<BTreeMap<String, Value>, ApiError> {
+    if !app.runtime.has_graph(&row.graph) {
+        return Err(EngineError::from(MisuseError::GraphOfRunMissing(row.graph.clone())).into());
+    }
     for (of, pending) in app.runtime.open_questions(&row.thread).await? {
         if of.run != row.run {
             continue;

@@ -302,3 +302,19 @@ async fn of_many_answers_the_oldest_is_forgotten() {
     }
     assert!(!ask("a", 0).await, "three others came since");
 }
+
+#[tokio::test]
+async fn a_question_whose_thread_was_deleted_is_not_asked_again() {
+    let app = crate::app();
+    let ask = || {
+        let body = object!({ "agent": "react", "message": "안녕?" }).to_string();
+        with_header(post("/api/threads/t/runs?wait=true", &body), "idempotency-key", "k")
+    };
+    json(&app, ask()).await;
+    let delete = Request::delete("/api/threads/t").header("host", "localhost").body(Body::empty());
+    assert_eq!(send(&app, delete.expect("a request")).await.status(), 204);
+    let again = send(&app, ask()).await;
+    assert_eq!(again.status(), 409);
+    assert!(text(again).await.contains("deleted with its thread"));
+    assert_eq!(send(&app, get("/api/threads/t")).await.status(), 404);
+}

@@ -241,12 +241,15 @@ begin
         on conflict do nothing;
         if not found then
             select * into v_seen from idempotency where tenant = p_tenant and key = p_key;
-            if found and v_seen.hash <> p_hash then
+            if not found then
+                raise exception 'the idempotency key is being removed' using errcode = '40001';
+            end if;
+            if v_seen.hash <> p_hash then
                 raise exception 'idempotency key reused' using errcode = 'DR004';
             end if;
             select * into o_run from runs where tenant = p_tenant and run = v_seen.run;
             if not found then
-                raise exception 'the run of this idempotency key is being removed' using errcode = '40001';
+                raise exception 'the run of this idempotency key was deleted with its thread' using errcode = 'DR003';
             end if;
             o_outcome := 3;
             return;
@@ -738,7 +741,6 @@ begin
     where r.number = p_thread.number and n.tenant = r.tenant and n.run = r.run;
     delete from runs where number = p_thread.number;
     perform clear_pairs(p_thread);
-    delete from idempotency where tenant = p_thread.tenant and thread = p_thread.thread;
     delete from threads where tenant = p_thread.tenant and thread = p_thread.thread;
     insert into unowned_logs (number) values (p_thread.number);
     perform delete_log(p_thread.number);

@@ -18,8 +18,13 @@ use crate::migrations::Migrations;
 pub(super) const MIGRATION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A format that changes functions alone has an empty script.
-pub(super) const MIGRATIONS: Migrations =
-    Migrations { first_format: 14, scripts: &[include_str!("../../migrations/postgres/0014_initial.sql")] };
+pub(super) const MIGRATIONS: Migrations = Migrations {
+    first_format: 14,
+    scripts: &[
+        include_str!("../../migrations/postgres/0014_initial.sql"),
+        include_str!("../../migrations/postgres/0015_keys_outlive_threads.sql"),
+    ],
+};
 
 /// The SQL functions of the newest format. They hold no data, so they are all recreated after a migration.
 const SQL_FUNCTIONS: &str = include_str!("../../migrations/postgres/functions.sql");

@@ -36,7 +36,11 @@ pub(super) fn submit(tx: &mut WriteTransaction<'_>, new: NewRun) -> Result<Submi
             if seen != *hash {
                 return Err(StoreError::KeyReused(name.clone()));
             }
-            return find_run(tx.conn, &new.thread.run(RunId::from_uuid(run))).map(SubmitOutcome::Repeated);
+            return match find_run(tx.conn, &new.thread.run(RunId::from_uuid(run))) {
+                Ok(run) => Ok(SubmitOutcome::Repeated(run)),
+                Err(StoreError::NotFound { .. }) => Err(StoreError::run_of_key_deleted()),
+                Err(error) => Err(error),
+            };
         }
         if !mutant("idempotency_key_after_run") {
             insert_idempotency_key(tx, &new.thread.run(new.run), name, hash)?;

@@ -80,7 +80,6 @@ pub(super) fn delete_thread(
     keep_usage(conn, key)?;
     let key = params![key.tenant.as_str(), key.thread.as_str()];
     for sql in [
-        "DELETE FROM idempotency WHERE tenant = ?1 AND run IN (SELECT run FROM runs WHERE tenant = ?1 AND thread = ?2)",
         "DELETE FROM records WHERE tenant = ?1 AND run IN (SELECT run FROM runs WHERE tenant = ?1 AND thread = ?2)",
         "DELETE FROM runs WHERE tenant = ?1 AND thread = ?2",
         "DELETE FROM queue WHERE tenant = ?1 AND thread = ?2",

@@ -54,7 +54,7 @@ async fn a_newer_format_is_refused() {
         .await
         .expect("update");
     let refused = PostgresStore::open(&url).await;
-    assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 14 })), "{refused:?}");
+    assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 15 })), "{refused:?}");
 }
 
 /// What a program finds that still runs when a newer one has started: it takes up no work any more and says why.
@@ -67,9 +67,9 @@ async fn a_program_that_has_become_too_old_takes_up_no_more_runs() {
     connect_plain(&url).await.batch_execute(newer).await.expect("update");
     for _ in 0..2 {
         let refused = old.claim(&worker("w"), None, 10).await;
-        assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 14 })), "{refused:?}");
+        assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 15 })), "{refused:?}");
         let refused = old.submit(new_run(&local_thread("u"))).await;
-        assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 14 })), "{refused:?}");
+        assert!(matches!(refused, Err(StoreError::Newer { found: 999, known: 15 })), "{refused:?}");
     }
     assert!(old.thread(&local_thread("u")).await.is_err(), "nothing was begun");
 }
@@ -88,7 +88,7 @@ async fn a_program_that_has_become_too_old_notices_it_by_itself_and_writes_nothi
     old.check_writable().await.expect("not yet");
     let newer = "update doran_meta set value = 999 where name = 'format'";
     connect_plain(&url).await.batch_execute(newer).await.expect("update");
-    let is_newer = |error: &StoreError| matches!(error, StoreError::Newer { found: 999, known: 14 });
+    let is_newer = |error: &StoreError| matches!(error, StoreError::Newer { found: 999, known: 15 });
     let noticed = tokio::time::timeout(Duration::from_secs(60), async {
         let error = shared.wait_for_newer_format().await;
         assert!(is_newer(&error), "{error:?}");
@@ -121,16 +121,16 @@ async fn a_program_that_has_become_too_old_notices_it_by_itself_and_writes_nothi
 async fn inspecting_a_database_changes_nothing() {
     let Some(url) = postgres_server::fresh_schema_url() else { return };
     let inspect = async || doran_store::inspect(&url).await.expect("inspected");
-    assert_eq!(inspect().await, InspectedFormat { found: None, known: 14 });
+    assert_eq!(inspect().await, InspectedFormat { found: None, known: 15 });
     assert_eq!(inspect().await.found, None, "no schema was made");
     drop(open(&url).await);
-    assert_eq!(inspect().await, InspectedFormat { found: Some(14), known: 14 });
+    assert_eq!(inspect().await, InspectedFormat { found: Some(15), known: 15 });
     let set = async |format: u32| {
         let update = format!("update doran_meta set value = {format} where name = 'format'");
         connect_plain(&url).await.batch_execute(&update).await.expect("update");
     };
     set(999).await;
-    assert_eq!(inspect().await, InspectedFormat { found: Some(999), known: 14 });
+    assert_eq!(inspect().await, InspectedFormat { found: Some(999), known: 15 });
     set(13).await;
     let unreleased = doran_store::inspect(&url).await;
     assert!(matches!(unreleased, Err(StoreError::Other(_))), "{unreleased:?}");
@@ -174,7 +174,8 @@ async fn an_unreleased_format_is_refused() {
 fn the_scripts_of_known_formats_stay_as_they_are() {
     let files = [
         ("14", include_str!("../../migrations/postgres/0014_initial.sql")),
-        ("functions of 14", include_str!("../../migrations/postgres/functions.sql")),
+        ("15", include_str!("../../migrations/postgres/0015_keys_outlive_threads.sql")),
+        ("functions of 15", include_str!("../../migrations/postgres/functions.sql")),
     ];
     let hashes = files.map(|(format, text)| {
         // FNV-1a: enough to see a change that nobody meant to be one.
@@ -185,7 +186,8 @@ fn the_scripts_of_known_formats_stay_as_they_are() {
     });
     expect_test::expect![[r#"
         14: e2579c0c8bf2da13
-        functions of 14: be771b7fad22ee12"#]]
+        15: c4601a92702e255f
+        functions of 15: b4c788a4cfe8184b"#]]
     .assert_eq(&hashes.join("\n"));
 }
 

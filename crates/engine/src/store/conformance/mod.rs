@@ -239,6 +239,7 @@ list! {
         the_same_key_gives_the_same_run
         the_same_key_for_something_else_is_refused
         keys_belong_to_a_tenant
+        a_key_outlives_its_thread
         a_refused_run_leaves_no_key
         a_used_run_id_is_refused
         a_busy_thread_refuses

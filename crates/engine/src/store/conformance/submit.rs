@@ -124,6 +124,22 @@ pub(super) async fn keys_belong_to_a_tenant<S: Store>(b: StoreFixture<S>) {
     assert_ne!(ours.run.run, theirs.run.run);
 }
 
+pub(super) async fn a_key_outlives_its_thread<S: Store>(b: StoreFixture<S>) {
+    let thread = b.new_thread_key();
+    let first = expect_started(b.store.submit(with_idempotency_key(b.new_run(&thread), "k", "h")).await);
+    b.finish(&first).await;
+    assert!(b.store.delete_thread(&thread).await.expect("deleted"));
+    refused!(
+        b.store.submit(with_idempotency_key(b.new_run(&thread), "k", "h")).await,
+        StoreError::Conflict(_)
+    );
+    refused!(
+        b.store.submit(with_idempotency_key(b.new_run(&thread), "k", "H")).await,
+        StoreError::KeyReused(_)
+    );
+    refused!(b.store.thread(&thread).await, StoreError::NotFound { .. });
+}
+
 pub(super) async fn a_refused_run_leaves_no_key<S: Store>(b: StoreFixture<S>) {
     let thread = b.new_thread_key();
     let active = b.start(&thread).await;

@@ -92,7 +92,6 @@ struct RamRun {
     has_worker: bool,
     /// By path and key. A step has few of them, and a vector keeps its room from one step to the next.
     records: Vec<Record>,
-    key: Option<String>,
 }
 
 struct RamIdempotencyKey {

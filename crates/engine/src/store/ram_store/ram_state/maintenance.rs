@@ -94,11 +94,6 @@ impl RamState {
             home.ids.remove(id);
             let Some(run) = home.runs.remove(id) else { continue };
             home.keep_usage(DeletedUsage::of_run(&run.row));
-            if let Some(name) = run.key
-                && home.idempotency_keys.get(&name).is_some_and(|kept| kept.run == *id)
-            {
-                home.idempotency_keys.remove(&name);
-            }
         }
         if let Some(ticket) = thread.ready {
             self.ready.remove(&(ticket, key.clone()));

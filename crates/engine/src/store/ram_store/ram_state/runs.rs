@@ -20,9 +20,10 @@ impl RamState {
         if let Some(RunIdempotencyKey { key, hash }) = &new.idempotency
             && let Some(seen) = home.idempotency_keys.get(key)
         {
-            let Some(run) = home.runs.get(&seen.run).filter(|_| seen.hash == *hash) else {
+            if seen.hash != *hash {
                 return Err(StoreError::KeyReused(key.clone()));
-            };
+            }
+            let run = home.runs.get(&seen.run).ok_or_else(StoreError::run_of_key_deleted)?;
             return Ok(SubmitOutcome::Repeated(run.row.clone()));
         }
         if home.runs.contains_key(&new.run) {
@@ -86,14 +87,12 @@ impl RamState {
         let claim = new.claim.as_ref().filter(|_| starts);
         // Most runs start at once, and their rows are not needed here.
         let queued = if claim.is_none() { Some(row.clone()) } else { None };
-        let key = new.idempotency.as_ref().map(|idempotency| idempotency.key.clone());
         let run = RamRun {
             row,
             first_entry: Some(first),
             queue_position: place,
             has_worker: false,
             records: Vec::new(),
-            key,
         };
         home.ids.insert(new.run);
         home.runs.insert(new.run, run);
