@@ -232,20 +232,26 @@ impl AgentClient {
         })
     }
 
-    /// Chooses the model of a thread. `None` is the default.
-    pub(crate) async fn set_model(&self, thread: &ThreadId, model: Option<&str>) -> anyhow::Result<()> {
+    /// Chooses the model of a thread, if the thread exists. `None` is the default. Returns whether it does.
+    pub(crate) async fn set_model(&self, thread: &ThreadId, model: Option<&str>) -> anyhow::Result<bool> {
         match self {
             Self::Remote(client) => {
                 let path = format!("/api/threads/{}", percent_encode(thread.as_str()));
-                client.patch::<ThreadInfo>(&path, &json!({ "model": model })).await?;
+                match client.patch::<ThreadInfo>(&path, &json!({ "model": model })).await {
+                    Err(error) if output::error_code(&error) == Some("not_found") => Ok(false),
+                    changed => changed.map(|_| true),
+                }
             }
             Self::Local(app) => {
                 let key = ThreadKey { tenant: app.tenant.clone(), thread: thread.clone() };
+                if app.runtime.find_thread_row(&key).await?.is_none() {
+                    return Ok(false);
+                }
                 let metadata = Map::from_iter([("model".to_owned(), json!(model))]);
                 app.runtime.put_thread(&key, &metadata).await?;
+                Ok(true)
             }
         }
-        Ok(())
     }
 
     /// Attaches a file to a thread and waits until it is read. Whether it can be searched, or why not.

@@ -52,10 +52,15 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error>
 
 /// Whether a value may be stored.
 pub(crate) fn check_depth(value: &Value) -> Result<(), TooDeep> {
+    check_depth_up_to(value, MAX_DEPTH)
+}
+
+/// As [`check_depth`], with another limit.
+pub(crate) fn check_depth_up_to(value: &Value, max_depth: usize) -> Result<(), TooDeep> {
     let mut open = vec![(value, 0)];
     while let Some((value, depth)) = open.pop() {
         let depth = depth + usize::from(value.is_array() || value.is_object());
-        if depth > MAX_DEPTH {
+        if depth > max_depth {
             return Err(TooDeep { depth });
         }
         match value {

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use doran_agents::protocol::{StepNotes, notes_of_entry};
 use doran_agents::retrieval::{LibraryError, is_collection_name};
 use doran_agents::{Agent, AgentTurn, AskOptions};
-use doran_engine::store::{IfBusy, RunIdempotencyKey, RunRow, RunStatus, Seq, StoreError, ThreadRow};
+use doran_engine::store::{
+    IfBusy, Retention, RunIdempotencyKey, RunRow, RunStatus, Seq, StoreError, ThreadRow,
+};
 use doran_engine::{
     Acknowledgement, EngineError, RunHandle, RunKey, StartOptions, TenantId, ThreadId, ThreadKey,
 };
@@ -415,14 +417,34 @@ pub(crate) async fn is_new_thread(app: &ServerApp, thread: &ThreadKey) -> Result
 }
 
 /// The thread of a request that names none: one nobody has used before, or, for a request that may be sent again, the
-/// one that its idempotency key stands for.
-pub(crate) fn new_thread_key(caller: &ApiCaller, idempotency: Option<&str>) -> ThreadKey {
-    let named = idempotency.and_then(|key| {
-        let digest = Sha256::digest(key.as_bytes());
-        let name = hex::encode(&digest[..16]);
-        ThreadId::new(&format!("once-{name}")).ok()
-    });
-    ThreadKey { tenant: caller.tenant.clone(), thread: named.unwrap_or_else(ThreadId::random) }
+/// one that its idempotency key stands for. Once a key is forgotten, it stands for a new one.
+pub(crate) async fn new_thread_key(
+    app: &ServerApp,
+    caller: &ApiCaller,
+    idempotency: Option<&str>,
+) -> Result<ThreadKey, ApiError> {
+    let Some(key) = idempotency else { return Ok(random_thread_key(caller)) };
+    let forgotten = now_millis().saturating_sub(Retention::default().idempotency.as_millis());
+    let mut used = key.to_owned();
+    loop {
+        let digest = Sha256::digest(used.as_bytes());
+        let thread = thread_key(caller, &format!("once-{}", hex::encode(&digest[..16])))?;
+        match app.runtime.find_thread_row(&thread).await? {
+            Some(row) if u128::try_from(row.created_at).unwrap_or_default() < forgotten => {
+                used = format!("{key} {}", row.created_at);
+            }
+            Some(_) | None => return Ok(thread),
+        }
+    }
+}
+
+/// A thread that nobody has used before.
+pub(crate) fn random_thread_key(caller: &ApiCaller) -> ThreadKey {
+    ThreadKey { tenant: caller.tenant.clone(), thread: ThreadId::random() }
+}
+
+fn now_millis() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()
 }
 
 /// The thread that the same request made before, if its client gave a key by which it can be repeated.

@@ -282,6 +282,11 @@ impl ServerApp {
         self.agents.clone()
     }
 
+    /// Whether a run of this agent goes on here. One whose file was deleted is gone, also while its graph is still in memory.
+    pub(crate) fn has_agent(&self, name: &str) -> bool {
+        self.agents.current().iter().any(|agent| agent.name == name)
+    }
+
     pub(crate) fn find_agent(&self, name: &str) -> Option<Agent> {
         self.agents.current().iter().find(|agent| agent.name == name).cloned()
     }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use doran_engine::graph::GraphTopology;
 use doran_engine::{BuildError, EngineError, Graph, NodeError, Runtime, State, ThreadKey};
-use doran_llm::{ChatModel, ChatRequest, ModelInfo, ModelKind, ModelRetryPolicy};
+use doran_llm::{ChatModel, ChatRequest, ModelInfo, ModelRetryPolicy};
 use doran_retrieval::{DocumentIndex, DocumentTenant, Language};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -95,15 +95,6 @@ impl AgentParts {
     /// How an agent with this setting finds out in which language it answers.
     pub(crate) fn answer_language(&self, set: Option<Language>) -> AnswerLanguage {
         AnswerLanguage { set, of_program: self.language }
-    }
-
-    /// How many passages are looked up for a question unless settings say otherwise. A model that quotes reads more of them
-    /// at no cost.
-    pub(crate) fn default_passages(&self) -> usize {
-        match self.model.info().kind {
-            ModelKind::Extractive => 12,
-            ModelKind::Language => 4,
-        }
     }
 
     pub(crate) fn models(&self) -> Models {

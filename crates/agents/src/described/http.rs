@@ -93,8 +93,10 @@ pub(super) enum HttpFailureKind {
     Transient,
     /// It was answered with a no: it was not done.
     Refused,
-    /// It makes no sense to try again.
-    Permanent,
+    /// It was not sent, and makes no sense to try again.
+    Impossible,
+    /// It was answered, and the answer cannot be used. Whether it was done is open.
+    Unusable,
 }
 
 impl HttpCall {
@@ -164,21 +166,26 @@ impl HttpCall {
         variables: &Value,
         default_body: &Value,
     ) -> Result<RenderedCall, HttpCallError> {
-        let url = template::render_url(&self.description.url, variables).map_err(permanent)?;
-        let url = Url::parse(&url).map_err(|error| permanent(format!("`url`: {error}")))?;
+        let url = template::render_url(&self.description.url, variables).map_err(impossible)?;
+        if has_dot_segment(&url) {
+            return Err(impossible(
+                "`url`: a part of the path is `.` or `..`, which would change the path".to_owned(),
+            ));
+        }
+        let url = Url::parse(&url).map_err(|error| impossible(format!("`url`: {error}")))?;
         if url.origin().ascii_serialization() != self.origin {
-            return Err(permanent("`url` leads to another host".to_owned()));
+            return Err(impossible("`url` leads to another host".to_owned()));
         }
         let body = match &self.description.body {
-            Some(body) => Some(template::render_json(body, variables).map_err(permanent)?),
+            Some(body) => Some(template::render_json(body, variables).map_err(impossible)?),
             None if self.method == Method::GET || self.method == Method::DELETE => None,
             None => Some(default_body.clone()),
         };
         let mut headers = HeaderMap::new();
         for (name, text) in &self.headers {
             let text = template::render_text(text, variables)
-                .map_err(|error| permanent(format!("the header `{name}`: {error}")))?;
-            headers.insert(name.clone(), header_value(name, text.trim()).map_err(permanent)?);
+                .map_err(|error| impossible(format!("the header `{name}`: {error}")))?;
+            headers.insert(name.clone(), header_value(name, text.trim()).map_err(impossible)?);
         }
         if let Some((name, value)) = self.key.clone() {
             headers.insert(name, value);
@@ -195,7 +202,7 @@ impl HttpCall {
             |error: HttpCallError| HttpCallError { reason: format!("`{origin}`: {}", error.reason), ..error };
         let address = url.host_str().and_then(|host| host.trim_matches(['[', ']']).parse().ok());
         if !self.description.private && address.is_some_and(|address| !is_public(address)) {
-            return Err(named(permanent(NOT_PUBLIC.to_owned())));
+            return Err(named(impossible(NOT_PUBLIC.to_owned())));
         }
         let client = self.client()?;
         let mut request = client.request(self.method.clone(), url).headers(headers);
@@ -217,7 +224,7 @@ impl HttpCall {
         let Some(result) = &self.description.result else { return Ok(response) };
         let mut variables = variables.clone();
         variables["response"] = response;
-        template::render_json(result, &variables).map_err(permanent)
+        template::render_json(result, &variables).map_err(unusable)
     }
 
     fn client(&self) -> Result<&Client, HttpCallError> {
@@ -225,7 +232,7 @@ impl HttpCall {
             return Ok(client);
         }
         let made = fixed_origin_client(&self.options, self.description.private)
-            .map_err(|error| permanent(error.to_string()))?;
+            .map_err(|error| impossible(error.to_string()))?;
         Ok(self.client.get_or_init(|| made))
     }
 
@@ -241,7 +248,7 @@ impl HttpCall {
             |error: reqwest::Error| transient(format!("the response broke off: {}", error.without_url()));
         while let Some(piece) = response.chunk().await.map_err(broken)? {
             if bytes.len() + piece.len() > MAX_RESPONSE_BYTES {
-                return Err(permanent(format!("the response is larger than {MAX_RESPONSE_BYTES} bytes")));
+                return Err(unusable(format!("the response is larger than {MAX_RESPONSE_BYTES} bytes")));
             }
             bytes.extend_from_slice(&piece);
         }
@@ -253,7 +260,7 @@ impl HttpCall {
             return Err(match status.as_u16() {
                 _ if may_pass => transient(reason),
                 400..=499 => HttpCallError { reason, kind: HttpFailureKind::Refused },
-                _ => permanent(reason),
+                _ => unusable(reason),
             });
         }
         if bytes.is_empty() {
@@ -263,9 +270,9 @@ impl HttpCall {
             return Ok(Value::String(String::from_utf8_lossy(&bytes).into_owned()));
         }
         let value: Value = serde_json::from_slice(&bytes)
-            .map_err(|error| permanent(format!("the response is not the JSON it says it is: {error}")))?;
+            .map_err(|error| unusable(format!("the response is not the JSON it says it is: {error}")))?;
         if is_too_deep(&value) {
-            return Err(permanent("the response is nested too deep".to_owned()));
+            return Err(unusable("the response is nested too deep".to_owned()));
         }
         Ok(value)
     }
@@ -290,9 +297,19 @@ impl From<HttpCallError> for NodeError {
     fn from(error: HttpCallError) -> Self {
         match error.kind {
             HttpFailureKind::NotSent | HttpFailureKind::Transient => Self::transient(error.reason),
-            HttpFailureKind::Refused | HttpFailureKind::Permanent => Self::permanent(error.reason),
+            HttpFailureKind::Refused | HttpFailureKind::Impossible | HttpFailureKind::Unusable => {
+                Self::permanent(error.reason)
+            }
         }
     }
+}
+
+/// Whether a part of the path is `.` or `..`, also percent-encoded: whoever parses the address removes it, and with `..` the
+/// part before it.
+fn has_dot_segment(url: &str) -> bool {
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    path.split(['/', '\\'])
+        .any(|segment| matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | ".."))
 }
 
 /// Scheme, host and port, which no template may change.
@@ -384,15 +401,19 @@ fn send_error(error: &reqwest::Error) -> HttpCallError {
     }
     let reason = innermost.unwrap_or_else(|| "broken off".to_owned());
     if reason.contains("not public") {
-        return permanent(NOT_PUBLIC.to_owned());
+        return impossible(NOT_PUBLIC.to_owned());
     }
     let kind = if error.is_connect() { HttpFailureKind::NotSent } else { HttpFailureKind::Transient };
     let reason = if error.is_timeout() { "no response in time".to_owned() } else { reason };
     HttpCallError { reason, kind }
 }
 
-fn permanent(reason: String) -> HttpCallError {
-    HttpCallError { reason, kind: HttpFailureKind::Permanent }
+fn impossible(reason: String) -> HttpCallError {
+    HttpCallError { reason, kind: HttpFailureKind::Impossible }
+}
+
+fn unusable(reason: String) -> HttpCallError {
+    HttpCallError { reason, kind: HttpFailureKind::Unusable }
 }
 
 fn transient(reason: String) -> HttpCallError {
@@ -439,6 +460,28 @@ mod tests {
             "http://a.example/items/..%2F..%2Fadmin%3Fx%23y%40evil?q=a%26b%3Dc%20%EA%B0%80"
         );
         assert_eq!(rendered.body, None);
+    }
+
+    #[test]
+    fn no_value_changes_the_path() {
+        let description = HttpDescription {
+            url: "http://a.example/customers/{{ values.id }}/all".to_owned(),
+            ..HttpDescription::default()
+        };
+        let call = HttpCall::new(&description, &HttpCallParts::default()).expect("a call");
+        for id in [".", "..", "%2e", "%2E.", ".%2e", "a/..", "..b", "...", ""] {
+            let variables = json!({ "values": { "id": id } });
+            match call.render(&variables, &variables) {
+                Ok(rendered) => {
+                    assert_eq!(rendered.url.path().split('/').count(), 4, "{id}: {}", rendered.url);
+                    assert!(rendered.url.path().starts_with("/customers/"), "{id}: {}", rendered.url);
+                }
+                Err(error) => {
+                    assert!(matches!(id, "." | ".."), "{id}: {}", error.reason);
+                    assert_eq!(error.kind, HttpFailureKind::Impossible);
+                }
+            }
+        }
     }
 
     #[test]

@@ -3,8 +3,11 @@
 //! A call that was answered is not made again after a crash. One that was cut off is made once more under the same
 //! `Idempotency-Key`, or not at all if it is `once`: then the run asks a person.
 
+use std::future::ready;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use doran_engine::NodeError;
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{StreamExt, stream};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
@@ -75,7 +78,9 @@ pub(super) fn item_variables(state: &DescribedState, index: usize, item: Value) 
     variables
 }
 
-/// Makes a call for every item, some of them side by side. The results are in the order of the items.
+/// Makes a call for every item, some of them side by side. The results are in the order of the items. When one fails, no
+/// other is begun, and those under way come to their end: what they did is recorded. If one of them has to be asked about,
+/// that comes first.
 pub(super) async fn run_http_map(
     work: &NodeWork,
     node: &str,
@@ -84,12 +89,26 @@ pub(super) async fn run_http_map(
     state: &DescribedState,
 ) -> Result<Value, NodeError> {
     let items = map_items(over, state)?;
+    let has_failed = AtomicBool::new(false);
     let calls = items.into_iter().enumerate().map(|(index, item)| {
-        let variables = item_variables(state, index, item);
-        async move { make_call(work, node, &format!("item-{index}"), call, variables).await }
+        let (variables, has_failed) = (item_variables(state, index, item), &has_failed);
+        async move {
+            if has_failed.load(Ordering::Relaxed) {
+                return None;
+            }
+            let made = make_call(work, node, &format!("item-{index}"), call, variables).await;
+            has_failed.fetch_or(made.is_err(), Ordering::Relaxed);
+            Some(made)
+        }
     });
-    let results: Vec<Value> = stream::iter(calls).buffered(MAP_CALLS_AT_ONCE).try_collect().await?;
-    Ok(results.into())
+    let made: Vec<Result<Value, NodeError>> =
+        stream::iter(calls).buffered(MAP_CALLS_AT_ONCE).filter_map(ready).collect().await;
+    let (results, mut errors): (Vec<_>, Vec<_>) = made.into_iter().partition(Result::is_ok);
+    let first = errors.iter().position(|made| made.as_ref().is_err_and(NodeError::is_paused)).unwrap_or(0);
+    if first < errors.len() {
+        return errors.swap_remove(first);
+    }
+    Ok(results.into_iter().flatten().collect())
 }
 
 async fn make_call(
@@ -114,8 +133,10 @@ async fn make_call(
         let question = unknown_outcome_question(node, shown);
         cx.effect_at_most_once_with_details(effect, question, |key| async move {
             send(key).await.map_err(|error| match error.kind {
-                HttpFailureKind::NotSent | HttpFailureKind::Refused => NodeError::not_done(error.reason),
-                HttpFailureKind::Transient | HttpFailureKind::Permanent => error.into(),
+                HttpFailureKind::NotSent | HttpFailureKind::Refused | HttpFailureKind::Impossible => {
+                    NodeError::not_done(error.reason)
+                }
+                HttpFailureKind::Transient | HttpFailureKind::Unusable => error.into(),
             })
         })
         .await?

@@ -104,8 +104,7 @@ impl Tool for HttpTool {
 fn tool_error(error: HttpCallError) -> ToolError {
     match error.kind {
         HttpFailureKind::NotSent => ToolError::Unavailable(error.reason),
-        // Whether a call that broke off was made is open, which is what a timeout says.
-        HttpFailureKind::Transient => ToolError::TimedOut(error.reason),
-        HttpFailureKind::Refused | HttpFailureKind::Permanent => ToolError::Failed(error.reason),
+        HttpFailureKind::Transient | HttpFailureKind::Unusable => ToolError::OutcomeUnknown(error.reason),
+        HttpFailureKind::Refused | HttpFailureKind::Impossible => ToolError::Failed(error.reason),
     }
 }

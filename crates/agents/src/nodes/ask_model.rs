@@ -7,7 +7,8 @@ use std::time::Duration;
 use doran_engine::NodeError;
 use doran_engine::store::RunUsage;
 use doran_llm::{
-    ChatModel, ChatRequest, ModelError, ModelInfo, ModelReply, ModelRetryPolicy, ModelRole, RequestLabel,
+    ChatModel, ChatRequest, ModelError, ModelInfo, ModelKind, ModelReply, ModelRetryPolicy, ModelRole,
+    RequestLabel,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -61,6 +62,18 @@ impl Models {
                 None => Err(ModelError::Rejected { reason: format!("there is no model `{name}` to choose") }),
             },
             Some(_) | None => Ok(own.clone()),
+        }
+    }
+}
+
+impl Models {
+    /// How many passages are looked up for a question unless settings say otherwise. A model that quotes reads more of them
+    /// at no cost.
+    pub(crate) fn default_passages(&self, chosen: &ModelChoice) -> usize {
+        match self.for_role(ModelRole::Main, chosen).map(|model| model.info().kind) {
+            Ok(ModelKind::Extractive) => 12,
+            // A model that cannot be opened fails when it is asked.
+            Ok(ModelKind::Language) | Err(_) => 4,
         }
     }
 }

@@ -397,7 +397,7 @@ async fn run_call(
         let done = trace.scope(permit.run(call)).await;
         // Whether a call that was given up did its work is open; that is for a person to say if it must not be repeated.
         match &done.error {
-            Some(ToolError::TimedOut(late)) if side_effect == ToolSideEffect::Once => {
+            Some(ToolError::OutcomeUnknown(late)) if side_effect == ToolSideEffect::Once => {
                 Err(NodeError::permanent(late.clone()))
             }
             _ => Ok(ToolCallOutcome::Ran(ToolCallRecord::from_completed(done, trace))),

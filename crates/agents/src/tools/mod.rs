@@ -161,7 +161,7 @@ pub enum ToolError {
     /// It was tried and did not work.
     #[error("{0}")]
     Failed(String),
-    /// It took too long.
+    /// It took too long or broke off, or its answer cannot be used. Whether it did its work is open.
     #[error("{0}")]
-    TimedOut(String),
+    OutcomeUnknown(String),
 }

@@ -100,7 +100,7 @@ impl ToolPermit {
             Ok(Err(_panic)) => Err(ToolError::Failed(
                 call.language.pick("도구가 안에서 멈췄습니다".into(), "the tool broke down inside".into()),
             )),
-            Err(_late) => Err(ToolError::TimedOut(call.language.pick(
+            Err(_late) => Err(ToolError::OutcomeUnknown(call.language.pick(
                 format!("{}초 안에 끝나지 않아 멈췄습니다", about.timeout.as_secs_f32()),
                 format!("stopped: it did not end within {} s", about.timeout.as_secs_f32()),
             ))),

@@ -119,7 +119,7 @@ async fn whatever_a_tool_does_the_call_ends_as_a_result() {
     assert_eq!(text("panic").await, "Error: the tool broke down inside");
     let late = run_tool(&toolbox_with_short_timeout(), "hang").await;
     assert_eq!(late.result.text, "Error: stopped: it did not end within 0.02 s");
-    assert!(matches!(late.error, Some(ToolError::TimedOut(_))));
+    assert!(matches!(late.error, Some(ToolError::OutcomeUnknown(_))));
 }
 
 #[tokio::test]

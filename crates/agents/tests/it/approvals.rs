@@ -181,7 +181,8 @@ async fn a_denied_tool_is_neither_offered_nor_run() {
 
 #[tokio::test]
 async fn what_became_of_a_call_that_was_cut_off_is_asked_with_its_name_and_arguments() {
-    let send = CountingTool::new("send", ToolSideEffect::Once, |_| Err(ToolError::TimedOut("late".into())));
+    let send =
+        CountingTool::new("send", ToolSideEffect::Once, |_| Err(ToolError::OutcomeUnknown("late".into())));
     let sent = send.runs.clone();
     let mut toolbox = Toolbox::new();
     toolbox.add(Arc::new(send), ToolPolicy::Allow).expect("a tool");

@@ -1,13 +1,13 @@
 //! Nodes and tools of described agents that programs serve over HTTP.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use doran_agents::AgentParts;
 use doran_agents::described::{AgentDescription, HttpCallParts, build_described_agent, template};
 use doran_agents::tools::ToolSecret;
-use doran_engine::Runtime;
 use doran_engine::store::{RamStore, RunStatus};
+use doran_engine::{QuestionKind, Runtime};
 use doran_llm::{ScriptedModel, ScriptedReply};
 use doran_retrieval::Language;
 use expect_test::expect_file;
@@ -191,6 +191,93 @@ then = "end"
         r#"["/item/a%2Fb/0", "/item/c/1", "/item/d/2"] ["eins", "zwei", "drei"]"#
     );
     assert!(model.requests()[0].messages[0].text().contains("Name /item/a%2Fb/0."));
+}
+
+#[tokio::test]
+async fn an_item_that_fails_lets_the_others_under_way_end_and_they_are_not_called_again() {
+    let is_mended = Arc::new(AtomicBool::new(false));
+    let mended = is_mended.clone();
+    let server = HttpTestServer::start(move |asked| match asked.target.as_str() {
+        "/pay/1" if !mended.load(Ordering::SeqCst) => http_reply("400 Bad Request", "", b"no"),
+        item => {
+            if item == "/pay/0" {
+                std::thread::sleep(std::time::Duration::from_millis(300));
+            }
+            http_json_reply(&json!({ "paid": item }))
+        }
+    });
+    let text = format!(
+        r#"
+name = "payments"
+start = "pay"
+
+[[node]]
+name = "pay"
+use = "map"
+over = "{{{{ [0, 1, 2, 3, 4, 5, 6, 7] }}}}"
+http = {{ url = "{}/{{{{ item }}}}", private = true, once = true, result = "{{{{ response.paid }}}}" }}
+then = "say"
+
+[[node]]
+name = "say"
+use = "respond"
+text = "{{{{ values.pay | length }}}}"
+then = "end"
+"#,
+        server.url("/pay")
+    );
+    let fixture = fixture(&text, ScriptedModel::new([]));
+    let run = fixture.start("?").await;
+    assert_eq!(run.wait().await.expect("a rest").status, RunStatus::Failed);
+    let called = server.requests().len();
+    assert!((2..8).contains(&called), "no call is begun after the failure: {called}");
+    is_mended.store(true, Ordering::SeqCst);
+    let again = fixture.runtime.retry(&run.key()).await.expect("tried again");
+    let ended = again.wait().await.expect("a rest");
+    assert_eq!(ended.status, RunStatus::Finished, "{:?}", ended.error);
+    let mut targets: Vec<String> = server.requests().into_iter().map(|one| one.target).collect();
+    targets.sort();
+    let expected = ["0", "1", "1", "2", "3", "4", "5", "6", "7"].map(|item| format!("/pay/{item}"));
+    assert_eq!(targets, expected, "each is paid once, and what was refused is asked for again");
+}
+
+#[tokio::test]
+async fn a_tool_that_happens_once_is_asked_about_if_its_answer_cannot_be_used() {
+    let server =
+        HttpTestServer::start(|_| http_reply("200 OK", "content-type: application/json\r\n", b"{ broken"));
+    let text = format!(
+        r#"
+name = "orders"
+start = "talk"
+
+[[tool]]
+name = "pay"
+en = "Pays."
+ko = "지불합니다."
+http = {{ url = "{}", private = true, once = true }}
+policy = "allow"
+
+[[node]]
+name = "talk"
+use = "call_model"
+prompt = "Answer."
+tools = ["pay"]
+branch = {{ to = {{ tools = "run", answer = "end" }} }}
+
+[[node]]
+name = "run"
+use = "call_tools"
+then = "talk"
+"#,
+        server.url("/pay")
+    );
+    let model = ScriptedModel::new([ScriptedReply::call("pay", json!({})), ScriptedReply::text("냈습니다.")]);
+    let fixture = fixture(&text, model);
+    let row = fixture.start("내 줘").await.wait().await.expect("a rest");
+    assert_eq!(row.status, RunStatus::Paused, "{:?}", row.error);
+    let open = fixture.runtime.open_questions(&test_thread()).await.expect("questions");
+    assert_eq!(open[0].1.kind, QuestionKind::EffectUnknown);
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test]

@@ -152,7 +152,7 @@ async fn tools_of_a_program_work_and_its_end_is_an_error_of_the_call() {
     // The server ends in the middle of a call, and is there again for the next.
     let error = call_tool(&found, "test__die", json!({})).await.expect_err("it dies");
     assert!(
-        matches!(&error, ToolError::Unavailable(words) if words.contains("ended during the call")),
+        matches!(&error, ToolError::OutcomeUnknown(words) if words.contains("ended during the call")),
         "{error:?}"
     );
     assert_eq!(call_tool_text(&found, "test__add", json!({ "a": 1, "b": 1 })).await, "2");
@@ -213,7 +213,7 @@ async fn a_server_that_floods_or_hangs_is_cut_off() {
     assert_eq!(some.len(), found.tools[0].info().max_output_bytes, "cut to what goes on to a model");
     let error =
         call_tool(&found, "test__flood", json!({ "bytes": 100_000_000 })).await.expect_err("too much");
-    assert!(matches!(error, ToolError::Unavailable(_)), "{error:?}");
+    assert!(matches!(error, ToolError::OutcomeUnknown(_)), "{error:?}");
 
     server.bounds.call = Duration::from_secs(2);
     let found = mcp::connect_servers(vec![server], &ToolPins::default()).await;
@@ -221,7 +221,7 @@ async fn a_server_that_floods_or_hangs_is_cut_off() {
     let note = note.path().join("note");
     let arguments = json!({ "note": note.display().to_string() });
     let error = call_tool(&found, "test__hang", arguments).await.expect_err("too long");
-    assert!(matches!(error, ToolError::TimedOut(_)), "{error:?}");
+    assert!(matches!(error, ToolError::OutcomeUnknown(_)), "{error:?}");
     wait_for_note(&note, "cancelled").await;
 }
 
@@ -270,7 +270,7 @@ async fn tools_work_over_http_with_events_and_with_json() {
         let error =
             call_tool(&found, "test__flood", json!({ "bytes": 100_000_000 })).await.expect_err("too much");
         assert!(
-            matches!(error, ToolError::Failed(_) | ToolError::Unavailable(_) | ToolError::TimedOut(_)),
+            matches!(error, ToolError::Failed(_) | ToolError::Unavailable(_) | ToolError::OutcomeUnknown(_)),
             "{error:?}"
         );
         assert_eq!(

@@ -89,7 +89,8 @@ async fn ask_question(
         app.notes.iter().for_each(|note| output.print_message(note));
     }
     let contract_id = args.contract.clone();
-    let run = StartRun { contract_id, document, ..StartRun::new(&args.agent, question) };
+    let model = config.chosen_model().map(str::to_owned);
+    let run = StartRun { contract_id, document, model, ..StartRun::new(&args.agent, question) };
     let asking = async {
         client.wait_for_active_run(thread).await?;
         client

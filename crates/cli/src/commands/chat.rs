@@ -75,6 +75,10 @@ struct ChatSession<'a> {
     last: Option<LastTurn>,
     /// The question whose answer was cut off, because the server stopped.
     cut_off: Option<String>,
+    /// The model that answers instead of that of the thread.
+    model: Option<String>,
+    /// Whether the thread has the model that was chosen with `/model`.
+    is_model_stored: bool,
 }
 
 fn offered_names(agents: &[AgentInfo]) -> impl Iterator<Item = &str> {
@@ -100,6 +104,8 @@ pub(crate) async fn run(args: &ChatArgs, config: &Config, output: TerminalOutput
         shown: AnswerPrinter::new(output, args.quiet),
         last: None,
         cut_off: None,
+        model: config.chosen_model().map(str::to_owned),
+        is_model_stored: true,
     };
     let typed = talk.is_interactive;
     let ended = tokio::select! {
@@ -149,7 +155,10 @@ impl ChatSession<'_> {
                         failed = self.run_until_ctrl_c(async |talk| talk.ask_instead(text).await).await.err();
                         self.report(&failed);
                     }
-                    ("model", name) => self.print_if_failed(self.choose_model(name.trim()).await),
+                    ("model", name) => {
+                        let chosen = self.choose_model(name.trim()).await;
+                        self.print_if_failed(chosen);
+                    }
                     ("sources", _) => self.print_if_failed(self.print_sources()),
                     ("steps", _) => self.print_if_failed(self.print_steps()),
                     ("attach", path) => self.print_if_failed(self.attach_file(path.trim()).await),
@@ -222,6 +231,7 @@ impl ChatSession<'_> {
         let (thread, first) = &self.initial_thread_and_agent;
         let other = (name != first).then(|| ThreadId::new(&format!("{}-{name}", thread.as_str())).ok());
         self.thread = other.flatten().unwrap_or_else(|| thread.clone());
+        (self.model, self.is_model_stored) = (self.config.chosen_model().map(str::to_owned), true);
         let thread = &self.thread;
         self.output.print_message(&bilingual!(
             "{name}에게 묻습니다. 대화: {thread}",
@@ -329,13 +339,14 @@ impl ChatSession<'_> {
     }
 
     async fn answer_question(&mut self, question: &str) -> anyhow::Result<()> {
-        let run = StartRun::new(&self.agent, question);
+        let run = self.new_run(question);
         self.answer_run(question, &run).await
     }
 
     async fn answer_run(&mut self, question: &str, run: &StartRun) -> anyhow::Result<()> {
         self.shown = AnswerPrinter::new(self.output, self.quiet);
         let asked = self.client.ask(&self.thread, run, |event| self.shown.print_event(event)).await;
+        self.store_model().await?;
         self.finish_turn(question, asked).await
     }
 

@@ -190,8 +190,10 @@ pub(crate) fn load(
     file: Option<&Path>,
     environment: &Environment,
 ) -> Result<LoadedConfig, BilingualMessage> {
-    let file =
-        find_settings_file(file, environment)?.or_else(|| settings_file_in_data_dir(flags, environment));
+    let file = match find_settings_file(file, environment)? {
+        Some(path) => Some(path),
+        None => settings_file_in_data_dir(flags, environment)?,
+    };
     let (from_file, tables) = match &file {
         Some(path) => settings_file::read_settings_file(path)?,
         None => (BTreeMap::new(), ConfigTables::default()),
@@ -264,6 +266,11 @@ pub(crate) fn early_language(flag: Option<&str>, environment: &Environment) -> L
 }
 
 impl Config {
+    /// The model that a flag or a variable chose for this call.
+    pub(crate) fn chosen_model(&self) -> Option<&str> {
+        self.model_override.map(|_| self.model.as_str())
+    }
+
     /// Whether a model has this name: the built-in one, one in `[models]`, or `provider:model`.
     pub(crate) fn is_known_model(&self, name: &str) -> bool {
         doran_offline::is_offline_model(name)
@@ -379,17 +386,44 @@ fn find_settings_file(
         .or_else(|| environment.home().map(|home| home.join(".config")))
         .map(|folder| folder.join("doran").join("doran.toml"));
     let here = environment.directory.join("doran.toml");
-    Ok([Some(here), usual].into_iter().flatten().find(|path| path.is_file()))
+    for path in [Some(here), usual].into_iter().flatten() {
+        if is_settings_file(&path)? {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether there is a file. What has its name and is no file, such as a directory that a container made for a mount, is an error:
+/// settings would be left out without a word.
+fn is_settings_file(path: &Path) -> Result<bool, BilingualMessage> {
+    if path.is_file() {
+        return Ok(true);
+    }
+    if !path.exists() {
+        return Ok(false);
+    }
+    let shown = path.display();
+    Err(bilingual!(
+        "설정 파일 `{shown}`이(가) 파일이 아닙니다. 그 이름의 파일로 바꾸거나 지우세요",
+        "the settings file `{shown}` is not a file; replace it by one, or remove it"
+    ))
 }
 
 /// The settings file in the data directory. The program writes to it if no other file is in use.
-fn settings_file_in_data_dir(flags: &SettingFlags, environment: &Environment) -> Option<PathBuf> {
+fn settings_file_in_data_dir(
+    flags: &SettingFlags,
+    environment: &Environment,
+) -> Result<Option<PathBuf>, BilingualMessage> {
     let given = flags.get("data_dir").map(String::as_str).or_else(|| environment.get("DORAN_DATA_DIR"));
     let folder = match given {
         None | Some("auto") => default_data_dir(environment),
         Some(path) => resolve_path(path, &SettingOrigin::Default, environment),
     };
-    Some(folder.ok()?.join("doran.toml")).filter(|path| path.is_file())
+    // What is wrong with the directory is reported when it is used.
+    let Ok(folder) = folder else { return Ok(None) };
+    let path = folder.join("doran.toml");
+    Ok(is_settings_file(&path)?.then_some(path))
 }
 
 /// Builds the typed settings, and replaces defaults in `values` by what they mean here.

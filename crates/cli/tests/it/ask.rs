@@ -179,6 +179,36 @@ fn error_lines(stderr: &[u8]) -> Vec<String> {
 }
 
 #[test]
+fn the_model_of_a_call_answers_also_when_a_server_runs() {
+    let here = fresh_directory("ask-model");
+    let vendor = MockVendorServer::start(|_| MockVendorReply::Text("연차는 한 해에 열닷새입니다.".into()));
+    let settings = format!("model = \"openai-compatible:http://{}/v1#m\"\n", vendor.address);
+    std::fs::write(here.join("doran.toml"), settings).expect("written");
+    let server = ServerProcess::start(&here, None);
+    let ask = |more: &[&str]| {
+        let question = ["ask", "--agent", "docqa", "연차휴가는 며칠인가요?"];
+        let output = run_doran(&here, &[&question[..], more].concat(), "");
+        assert!(output.status.success(), "{}", utf8(&output.stderr));
+        utf8(&output.stdout)
+    };
+    assert!(ask(&["--model", "offline-extractive-2"]).contains("문서에 이렇게 적혀 있습니다"));
+    assert_eq!(vendor.answered_calls().models.len(), 0);
+    assert!(ask(&[]).contains("열닷새"));
+    let chat = ["chat", "--thread", "fresh"];
+    let typed = "/model offline-extractive-2\n연차휴가는 며칠인가요?\n";
+    let before = vendor.answered_calls().models.len();
+    let output = run_doran(&here, &chat, typed);
+    assert!(utf8(&output.stdout).contains("연차휴가 15일"), "{}", utf8(&output.stderr));
+    assert_eq!(vendor.answered_calls().models.len(), before, "the first question goes to the chosen model");
+    let output = run_doran(&here, &chat, "병가는 며칠인가요?\n");
+    assert!(output.status.success(), "{}", utf8(&output.stderr));
+    assert_eq!(vendor.answered_calls().models.len(), before, "the thread keeps the choice");
+    let unknown = run_doran(&here, &["ask", "--model", "ollama:nothing", "안녕?"], "");
+    assert_eq!(unknown.status.code(), Some(1));
+    drop(server);
+}
+
+#[test]
 fn at_the_limit_of_rounds_one_sentence_says_so() {
     let here = fresh_directory("ask-rounds");
     let vendor = MockVendorServer::start(|_| {

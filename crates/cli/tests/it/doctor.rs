@@ -57,3 +57,17 @@ fn a_database_that_another_data_directory_uses_is_found() {
     assert!(!succeeded);
     drop(server);
 }
+
+#[test]
+fn a_settings_file_that_is_no_file_is_an_error() {
+    let here = fresh_directory("settings-directory");
+    fs::create_dir_all(here.join(".local/share/doran/doran.toml")).expect("made");
+    for command in [&["doctor"][..], &["serve", "--port", "0"], &["ask", "안녕?"]] {
+        let output = run_doran(&here, &[command, &["--lang", "en"]].concat(), "");
+        let error = utf8(&output.stderr);
+        assert!(
+            !output.status.success() && error.contains("doran.toml` is not a file"),
+            "{command:?}: {error}"
+        );
+    }
+}

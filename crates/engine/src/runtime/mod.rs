@@ -305,11 +305,6 @@ impl Runtime {
         names
     }
 
-    /// Whether a graph of this name is registered. Runs of others wait until it is.
-    pub fn has_graph(&self, name: &str) -> bool {
-        self.0.graphs.read().unwrap_or_else(PoisonError::into_inner).contains_key(name)
-    }
-
     /// Nodes and edges of a graph.
     pub fn topology(&self, graph: &str) -> Result<GraphTopology, EngineError> {
         Ok(self.0.find_graph(graph)?.topology().clone())
@@ -516,7 +511,7 @@ impl Runtime {
     ) -> Result<RunHandle, EngineError> {
         let mut records = Vec::new();
         for (id, answer) in answers {
-            stored_json::check_depth(answer)
+            stored_json::check_depth_up_to(answer, MAX_ANSWER_DEPTH)
                 .map_err(|source| MisuseError::BadAnswer { question: id.clone(), source })?;
             let QuestionId { path, key } =
                 id.parse::<QuestionId>().map_err(|_| MisuseError::BadQuestionId(id.clone()))?;
@@ -676,6 +671,9 @@ impl RuntimeInner {
         }
     }
 }
+
+/// The most levels that an answer to a question is nested. The node puts it into its state, which adds some.
+pub const MAX_ANSWER_DEPTH: usize = stored_json::MAX_DEPTH - 16;
 
 /// The most bytes of the context of a run, as JSON.
 pub const MAX_CONTEXT_BYTES: usize = 256 * 1024;

@@ -1,7 +1,7 @@
 //! Fires timers: wakes runs that sleep, and starts the runs of schedules. Every process that works on the store looks for
 //! timers that are due; one that put a timer itself also looks when its time comes.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -30,6 +30,9 @@ const MAX_EXPECTED_TIMES: usize = 10_000;
 /// How often a process that waits for no timer looks whether its runtime is gone.
 const IDLE_WAIT: Duration = Duration::from_secs(60);
 
+/// How often it is reported that the same timer could not be fired.
+const REPORT_INTERVAL: Duration = Duration::from_secs(600);
+
 /// When this process looks for timers.
 #[derive(Default)]
 pub(crate) struct TimerAlarm {
@@ -44,6 +47,21 @@ struct AlarmState {
     scans: bool,
     /// When timers are due that this process knows of.
     expected: BTreeSet<Instant>,
+    /// Timers that could not be fired, and when that was last reported.
+    reported: HashMap<String, Instant>,
+}
+
+impl AlarmState {
+    /// Whether it is time to report that this timer could not be fired.
+    fn is_news(&mut self, timer: &str) -> bool {
+        let now = Instant::now();
+        self.reported.retain(|_, at| now - *at < REPORT_INTERVAL);
+        let is_news = !self.reported.contains_key(timer);
+        if is_news {
+            self.reported.insert(timer.to_owned(), now);
+        }
+        is_news
+    }
 }
 
 impl TimerAlarm {
@@ -137,7 +155,10 @@ impl RuntimeInner {
                     TimerKind::Wake => runtime.fire_wake(&timer).await,
                 };
                 if let Err(error) = done {
-                    tracing::warn!(timer = timer.id, %error, "could not fire a timer yet");
+                    // A timer that stays due is met again with every look, and is reported once in a while.
+                    if self.timer_alarm.lock().is_news(&timer.id) {
+                        tracing::warn!(timer = timer.id, %error, "could not fire a timer; it is tried again");
+                    }
                     self.timer_alarm.ring_in(self.options.scan);
                 }
             }

@@ -108,15 +108,19 @@ impl OpenSearchIndex {
             searches.push((VECTOR_SCORE, request_body::vector_query(vector, &filter, size)));
         }
         let lines: String = searches.iter().map(|(_, search)| format!("{{}}\n{search}\n")).collect();
-        let mut answer = self
+        let answer = self
             .http
             .send_ndjson(&format!("/{}/_msearch", self.target), lines.into_bytes())
             .await?
             .into_success_body()?;
         let mut seen: BTreeMap<String, OpenSearchCandidate> = BTreeMap::new();
         let mut full = false;
-        for (number, (way, _)) in searches.iter().enumerate() {
-            let answer = &mut answer["responses"][number];
+        let answers = list_at(&answer, "/responses")?;
+        if answers.len() != searches.len() {
+            let (found, wanted) = (answers.len(), searches.len());
+            return Err(unavailable_error(format!("OpenSearch gave {found} answers to {wanted} searches")));
+        }
+        for (answer, (way, _)) in answers.iter().zip(&searches) {
             if let Some(error) = answer.get("error").filter(|error| !error.is_null()) {
                 return Err(unavailable_error(format!("OpenSearch could not search: {}", error["reason"])));
             }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use doran_agents::{AgentTurn, AskOptions};
-use doran_engine::Runtime;
+use doran_agents::{AgentTurn, AskOptions, ModelChoice};
 use doran_engine::store::{IfBusy, RunRow, RunStatus, RunUsage, Seq};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{QuestionInfo, advice};
+use crate::ServerApp;
 
 /// The message for an agent, or the input of a graph.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -35,6 +35,11 @@ pub struct StartRun {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<super::CollectionName>")]
     pub collection: Option<String>,
+    /// The model that answers this message, by the `id` of one of the models. The default is that of the thread, else that of
+    /// the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 300))]
+    pub model: Option<String>,
     /// A text that comes with the message and that the person did not type, such as a file. The model sees it as a quoted
     /// document and trusts it as any other document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,6 +70,7 @@ impl StartRun {
             if_busy: None,
             contract_id: None,
             collection: None,
+            model: None,
             document: None,
             images: Vec::new(),
             from: None,
@@ -79,6 +85,7 @@ impl StartRun {
             contract_id: self.contract_id.clone(),
             collection: self.collection.clone(),
             document: self.document.clone(),
+            chosen: ModelChoice { model: self.model.clone(), ..ModelChoice::default() },
             images: self.images.iter().map(|url| crate::run_images::image_reference(url)).collect(),
             ..AskOptions::default()
         }
@@ -138,8 +145,8 @@ pub struct RunInfo {
 
 impl RunInfo {
     /// A run that this server works on, or would if it had the agent.
-    pub(crate) fn of_server(row: &RunRow, runtime: &Runtime) -> Self {
-        let agent_missing = !row.status.is_end() && !runtime.has_graph(&row.graph);
+    pub(crate) fn of_server(row: &RunRow, app: &ServerApp) -> Self {
+        let agent_missing = !row.status.is_end() && !app.has_agent(&row.graph);
         Self { agent_missing, ..Self::from_row(row) }
     }
 
@@ -201,8 +208,8 @@ pub struct RunDetail {
 }
 
 impl RunDetail {
-    pub(crate) fn of_server(row: &RunRow, runtime: &Runtime) -> Self {
-        Self { run: RunInfo::of_server(row, runtime), questions: None, cancel_requested: false }
+    pub(crate) fn of_server(row: &RunRow, app: &ServerApp) -> Self {
+        Self { run: RunInfo::of_server(row, app), questions: None, cancel_requested: false }
     }
 }
 

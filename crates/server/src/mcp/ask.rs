@@ -54,7 +54,7 @@ impl McpEndpoint {
         let language = Language::detect(&message).unwrap_or(Language::English);
         let thread = match &thread {
             Some(name) => agent_request::thread_key_from_field(&self.caller, "thread", name)?,
-            None => agent_request::new_thread_key(&self.caller, None),
+            None => agent_request::random_thread_key(&self.caller),
         };
         let request = AgentRequest {
             agent: &agent,

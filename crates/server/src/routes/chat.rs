@@ -54,7 +54,7 @@ async fn chat(
     let key = idempotency::idempotency_key(request.headers())?;
     let (body, bytes) = request_body::read_json::<SpecChatBody>(request, &app.limits).await?;
     let agent = body.agent.as_deref().unwrap_or(DEFAULT_AGENT);
-    let thread = body.thread(&caller, key.as_deref())?;
+    let thread = body.thread(&app, &caller, key.as_deref()).await?;
     let session = thread.thread.to_string();
     if body.message().trim().is_empty() && agent_request::find_agent(&app, agent)?.kind != DEFAULT_AGENT {
         return Ok(json_response(ChatAnswer {

@@ -72,7 +72,7 @@ async fn contract_chat(
             "`message`가 비어 있습니다",
         ));
     }
-    let thread = body.thread(&caller, key.as_deref())?;
+    let thread = body.thread(&app, &caller, key.as_deref()).await?;
     let name = thread.thread.to_string();
     let language = Language::detect(body.message()).unwrap_or_default();
     let ask = AgentRequest {

@@ -96,7 +96,7 @@ pub(super) fn routes() -> Vec<ApiRoute> {
                 )
                 .body::<UpdateDocumentBody>()
                 .returns::<api::DocumentInfo>(200, "The document.")
-                .errors(&[ApiErrorCode::NotFound, ApiErrorCode::DiskFull]),
+                .errors(&[ApiErrorCode::NotFound, ApiErrorCode::Conflict, ApiErrorCode::DiskFull]),
         ),
         ApiRoute::post(
             "/api/documents/{document}/{change}",
@@ -322,6 +322,18 @@ async fn update_document(
     let kind = Some(kind);
     let bytes = library.original(&tenant, &id).await.map_err(library_error)?.ok_or(ApiErrorCode::NotFound)?;
     let new = NewDocument { tenant: tenant.clone(), name: status.name.clone(), collection, kind, bytes };
+    if library.would_replace(&new) {
+        let NewDocument { name, collection, .. } = &new;
+        return Err(ApiError::with_message(
+            ApiErrorCode::Conflict,
+            format!(
+                "the collection `{collection}` has another document called `{name}`; remove one of them first"
+            ),
+            format!(
+                "컬렉션 `{collection}`에 이름이 `{name}`인 다른 문서가 있습니다. 둘 가운데 하나를 먼저 삭제하세요"
+            ),
+        ));
+    }
     let added = timeout(ADD_DOCUMENT_TIMEOUT, library.add(new)).await;
     let added = added.map_err(|_| ApiErrorCode::Overloaded)?.map_err(library_error)?;
     if added.id != id {

@@ -103,7 +103,7 @@ async fn fork_thread(
                 agent_request::check_budget(&app, &caller.tenant).await?;
             }
             let named = fork_thread_name(&app, &caller, key.as_deref(), &source, &bytes).await?;
-            let to = agent_request::new_thread_key(&caller, named.as_deref());
+            let to = agent_request::new_thread_key(&app, &caller, named.as_deref()).await?;
             let mut made = match app.runtime.find_thread_row(&to).await? {
                 Some(made) => made,
                 None => {
@@ -138,7 +138,7 @@ async fn fork_thread_name(
 ) -> Result<Option<String>, ApiError> {
     let Some(key) = key else { return Ok(None) };
     // A thread that was made or used under the key itself is another request's.
-    let named = agent_request::new_thread_key(caller, Some(key));
+    let named = agent_request::new_thread_key(app, caller, Some(key)).await?;
     if app.runtime.find_thread_row(&named).await?.is_some() {
         return Err(EngineError::from(StoreError::KeyReused(key.to_owned())).into());
     }

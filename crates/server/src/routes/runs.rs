@@ -31,6 +31,7 @@ use crate::openapi::{IdempotencyEffect, Operation, OperationTag, count_schema};
 use crate::request_body;
 use crate::run_images::check_images;
 use crate::sse::{self, WatchedRun};
+use crate::thread_settings::check_model_option;
 use crate::url_encoding::percent_encode;
 
 /// No run has more events; a larger number is a mistake.
@@ -156,8 +157,8 @@ async fn start_run(
     if body.input.is_some() && !(body.message.is_empty() && body.options() == AskOptions::default()) {
         return Err(ApiError::with_message(
             ApiErrorCode::BadInput,
-            "`input` comes without `message`, `contract_id`, `collection`, `document` and `images`",
-            "`input`은 `message`, `contract_id`, `collection`, `document`, `images` 없이 보냅니다",
+            "`input` comes without `message`, `contract_id`, `collection`, `model`, `document` and `images`",
+            "`input`은 `message`, `contract_id`, `collection`, `model`, `document`, `images` 없이 보냅니다",
         ));
     }
     if body.input.is_none() && body.message.trim().is_empty() && body.images.is_empty() {
@@ -166,6 +167,9 @@ async fn start_run(
             "`message` is empty",
             "`message`가 비어 있습니다",
         ));
+    }
+    if let Some(model) = &body.model {
+        check_model_option(&app, model)?;
     }
     let options = body.options();
     if !options.images.is_empty() {
@@ -239,7 +243,7 @@ async fn run_outcome_response(app: &ServerApp, agent: &str, run: &RunHandle) -> 
         _ => outcome.blocked_by.map(|waits| waits.questions),
     };
     Ok(json_response(api::RunAnswer {
-        run: api::RunInfo::of_server(&outcome.row, &app.runtime),
+        run: api::RunInfo::of_server(&outcome.row, &app),
         turn: outcome.turn,
         questions,
     }))
@@ -277,7 +281,7 @@ async fn list_runs(
         ..RunFilter::default()
     };
     let runs = app.runtime.list_runs(&caller.tenant, &filter).await?;
-    let runs = runs.iter().map(|row| api::RunInfo::of_server(row, &app.runtime)).collect();
+    let runs = runs.iter().map(|row| api::RunInfo::of_server(row, &app)).collect();
     Ok(json_response(api::RunList { runs }))
 }
 
@@ -327,7 +331,7 @@ async fn list_all_runs(
             searched += 1;
             before = Some(row.run);
             if agent.as_ref().is_none_or(|agent| row.graph == *agent) {
-                runs.push(api::RunInfo::of_server(&row, &app.runtime));
+                runs.push(api::RunInfo::of_server(&row, &app));
             }
         }
         if is_last {
@@ -344,7 +348,7 @@ async fn get_run(
     names: Result<Path<(String, String)>, PathRejection>,
 ) -> Result<Response, ApiError> {
     let (_, row) = load_run(&app, &caller, &path_value(names)?).await?;
-    let mut shown = api::RunDetail::of_server(&row, &app.runtime);
+    let mut shown = api::RunDetail::of_server(&row, &app);
     if row.status == RunStatus::Paused {
         shown.questions = Some(open_questions(&app, &row).await?);
     }
@@ -429,7 +433,7 @@ pub(super) async fn validate_answers(
     row: &RunRow,
     mut answers: BTreeMap<String, Value>,
 ) -> Result<BTreeMap<String, Value>, ApiError> {
-    if !app.runtime.has_graph(&row.graph) {
+    if !app.has_agent(&row.graph) {
         return Err(EngineError::from(MisuseError::GraphOfRunMissing(row.graph.clone())).into());
     }
     for (of, pending) in app.runtime.open_questions(&row.thread).await? {
@@ -525,7 +529,7 @@ async fn cancel_run(
             let row = agent_request::wait_for_cancel(&app, row).await?;
             let shown = api::RunDetail {
                 cancel_requested: !row.status.is_end(),
-                ..api::RunDetail::of_server(&row, &app.runtime)
+                ..api::RunDetail::of_server(&row, &app)
             };
             Ok((StatusCode::OK, json!(shown)))
         })
@@ -561,7 +565,7 @@ async fn retry_run(
 /// What a change of a run is answered with.
 async fn run_response(app: &ServerApp, run: &RunKey) -> Result<(StatusCode, Value), ApiError> {
     let row = app.runtime.run_row(run).await?;
-    Ok((StatusCode::OK, json!(api::RunDetail::of_server(&row, &app.runtime))))
+    Ok((StatusCode::OK, json!(api::RunDetail::of_server(&row, &app))))
 }
 
 /// The run of this name on the thread of that name, both the caller's.

@@ -77,7 +77,12 @@ impl SpecChatBody {
     }
 
     /// The thread that is named, else the one of this key.
-    pub(super) fn thread(&self, caller: &ApiCaller, key: Option<&str>) -> Result<ThreadKey, ApiError> {
+    pub(super) async fn thread(
+        &self,
+        app: &ServerApp,
+        caller: &ApiCaller,
+        key: Option<&str>,
+    ) -> Result<ThreadKey, ApiError> {
         match (&self.session_id, &self.thread_id) {
             (Some(session), Some(thread)) if session != thread => Err(ApiError::with_message(
                 ApiErrorCode::BadInput,
@@ -86,7 +91,7 @@ impl SpecChatBody {
             )),
             (Some(name), _) => agent_request::thread_key_from_field(caller, "sessionId", name),
             (None, Some(name)) => agent_request::thread_key_from_field(caller, "threadId", name),
-            (None, None) => Ok(agent_request::new_thread_key(caller, key)),
+            (None, None) => agent_request::new_thread_key(app, caller, key).await,
         }
     }
 

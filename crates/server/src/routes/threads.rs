@@ -154,7 +154,7 @@ async fn make_thread(
     let MakeThreadBody { model, temperature, instructions, .. } = make;
     ThreadSettingsChange { model, temperature, instructions }.add_to(&mut metadata, &app)?;
     let key = once.key().map(str::to_owned);
-    let thread = agent_request::new_thread_key(&caller, key.as_deref());
+    let thread = agent_request::new_thread_key(&app, &caller, key.as_deref()).await?;
     let hash = agent_request::request_hash("", &thread, &bytes);
     once.with_body(&bytes)
         .respond_once(async move {

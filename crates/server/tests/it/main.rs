@@ -11,6 +11,7 @@ mod branches;
 mod budget;
 mod cors;
 mod cut_off_calls;
+mod documents;
 mod evals;
 mod fair_shares;
 mod forks;

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use doran_agents::{AgentParts, ModelCatalog, build_default_agents};
+use doran_agents::{AgentParts, ModelCatalog, build_default_agents, samples};
 use doran_engine::store::RamStore;
 use doran_engine::{Runtime, TenantId};
-use doran_llm::{ChatModel, ChatRequest, DeltaStream, ModelError, ModelInfo};
+use doran_llm::{ChatModel, ChatRequest, DeltaStream, ModelError, ModelInfo, ModelKind};
 use doran_offline::OfflineModel;
 use doran_retrieval::RamKeywordIndex;
 use doran_server::api::{ModelOffers, ModelOption, ModelTest};
@@ -33,7 +33,20 @@ impl ChatModel for OtherModel {
     }
 }
 
-/// A registry with two models that keeps the keys it is given.
+/// Answers as the built-in model does, and says that it is a language model.
+struct LanguageModel;
+
+impl ChatModel for LanguageModel {
+    fn info(&self) -> ModelInfo {
+        ModelInfo { name: "language".into(), kind: ModelKind::Language, ..OfflineModel.info() }
+    }
+
+    fn stream(&self, request: ChatRequest) -> DeltaStream {
+        OfflineModel.stream(request)
+    }
+}
+
+/// A registry with three models that keeps the keys it is given.
 #[derive(Default)]
 struct TestRegistry {
     other: Arc<OtherModel>,
@@ -43,7 +56,9 @@ struct TestRegistry {
 impl ModelCatalog for TestRegistry {
     fn open(&self, name: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
         match name {
+            "default" => Ok(Arc::new(OfflineModel)),
             "other" => Ok(self.other.clone()),
+            "language" => Ok(Arc::new(LanguageModel)),
             _ => Err(ModelError::Rejected { reason: "gone".into() }),
         }
     }
@@ -57,7 +72,11 @@ impl ModelRegistry for TestRegistry {
             is_default,
             added: !is_default,
         };
-        vec![option("default", OfflineModel.info(), true), option("other", self.other.info(), false)]
+        vec![
+            option("default", OfflineModel.info(), true),
+            option("other", self.other.info(), false),
+            option("language", LanguageModel.info(), false),
+        ]
     }
 
     fn offers(&self) -> BoxFuture<'_, ModelOffers> {
@@ -102,7 +121,10 @@ impl ModelRegistry for TestRegistry {
 
 fn app_with_registry() -> (ServerApp, Arc<TestRegistry>) {
     let registry = Arc::new(TestRegistry::default());
-    let index = Arc::new(RamKeywordIndex::default());
+    let index = Arc::new(RamKeywordIndex::from_documents(
+        &doran_retrieval::DocumentTenant::new("local"),
+        &samples::rule_books(),
+    ));
     let catalog: Arc<dyn ModelCatalog> = registry.clone();
     let parts = AgentParts { catalog: Some(catalog), ..AgentParts::new(Arc::new(OfflineModel), index) };
     let agents = build_default_agents(&parts).expect("sound graphs");
@@ -162,6 +184,35 @@ async fn a_key_is_never_in_an_answer_nor_printed() {
     }
     let key: SubmittedModelKey = serde_json::from_value(json!("sk-hunter2")).expect("a key");
     assert!(!format!("{key:?}").contains("hunter2"));
+}
+
+#[tokio::test]
+async fn a_message_may_choose_its_model_and_the_thread_keeps_its_own() {
+    let (app, registry) = app_with_registry();
+    let ask = async |model: &str| {
+        let asked = json!({ "agent": "assistant", "message": "안녕하세요", "model": model }).to_string();
+        json(&app, post("/api/threads/t/runs?wait=true", &asked)).await;
+        std::mem::take(&mut *registry.other.0.lock().expect("a lock")).len()
+    };
+    assert!(ask("other").await > 0);
+    assert_eq!(json(&app, get("/api/threads/t")).await["model"], json!(null));
+    assert_eq!(ask("default").await, 0);
+    let unknown = json!({ "agent": "assistant", "message": "안녕하세요", "model": "ollama:x" }).to_string();
+    assert_eq!(problem(&app, post("/api/threads/t/runs", &unknown)).await, "400 bad_input");
+}
+
+#[tokio::test]
+async fn the_model_of_the_message_decides_how_many_passages_are_read() {
+    let (app, _) = app_with_registry();
+    let passages = async |thread: &str, model: &str| {
+        let asked = json!({ "agent": "docqa", "message": "연차휴가는 며칠인가요?", "model": model });
+        json(&app, post(&format!("/api/threads/{thread}/runs?wait=true"), &asked.to_string())).await;
+        let state = json(&app, get(&format!("/api/threads/{thread}/state"))).await;
+        state["state"]["documents"].as_array().map_or(0, Vec::len)
+    };
+    let (extractive, language) = (passages("e", "default").await, passages("l", "language").await);
+    assert!(extractive > 10, "{extractive}");
+    assert!((1..10).contains(&language), "{language}");
 }
 
 #[tokio::test]

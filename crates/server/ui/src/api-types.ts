@@ -2551,6 +2551,8 @@ export type StartRun = {
   input?: { [key: string]: Json } | null
   /** The message. It must not be empty. */
   message?: string
+  /** The model that answers this message, by the `id` of one of the models. The default is that of the thread, else that of the server. */
+  model?: string | null
   /** Nodes after which the run pauses. */
   pause_after?: string[]
   /** Nodes before which the run pauses. */

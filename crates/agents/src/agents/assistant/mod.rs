@@ -55,7 +55,7 @@ struct AssistantLimits {
     /// Tokens the model can take.
     context_length: usize,
     /// Passages given to the model. More of them rarely hold the answer and always cost tokens.
-    passages: usize,
+    passages: Option<usize>,
 }
 
 #[derive(Nodes, Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -105,7 +105,7 @@ fn build_agent(name: &str, settings: &AgentSettings, parts: &AgentParts) -> Resu
         max_tool_rounds: settings.max_tool_rounds.unwrap_or(8),
         summary_tokens: settings.summary_tokens.unwrap_or(800),
         context_length: settings.context_length.unwrap_or(DEFAULT_CONTEXT_TOKENS),
-        passages: settings.passages.unwrap_or_else(|| parts.default_passages()),
+        passages: settings.passages,
     };
     let own = Arc::new(AssistantAgent {
         models: parts.models(),

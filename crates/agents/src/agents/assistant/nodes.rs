@@ -184,7 +184,9 @@ pub(super) async fn tools(
 impl AssistantAgent {
     /// The collection that is searched; all documents without one.
     fn search_scope(&self, state: &AssistantState) -> SearchScope {
-        SearchScope { limit: self.limits.passages, collection: self.collection_of(state) }
+        let default = || self.models.default_passages(&state.progress.chosen);
+        let limit = self.limits.passages.unwrap_or_else(default);
+        SearchScope { limit, collection: self.collection_of(state) }
     }
 
     fn collection_of(&self, state: &AssistantState) -> Option<String> {

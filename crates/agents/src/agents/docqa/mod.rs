@@ -53,7 +53,7 @@ struct DocqaLimits {
     /// Messages that stay then.
     keep_recent: usize,
     /// Passages given to the model.
-    passages: usize,
+    passages: Option<usize>,
     /// Rounds of tools before an answer has to do without.
     max_tool_rounds: u32,
 }
@@ -125,7 +125,7 @@ fn build_agent(name: &str, settings: &AgentSettings, parts: &AgentParts) -> Resu
         threshold: settings.compression_threshold.unwrap_or(0.7),
         target: settings.compression_target.unwrap_or(0.1),
         keep_recent: settings.keep_recent.unwrap_or(2),
-        passages: settings.passages.unwrap_or_else(|| parts.default_passages()),
+        passages: settings.passages,
         max_tool_rounds: settings.max_tool_rounds.unwrap_or(8),
     };
     let own = Arc::new(DocqaAgent {

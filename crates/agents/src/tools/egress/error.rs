@@ -95,7 +95,7 @@ impl EgressError {
         let words = language.pick(ko, en);
         match self {
             Self::Blocked(_) => ToolError::Denied(words),
-            Self::TooSlow(_) => ToolError::TimedOut(words),
+            Self::TooSlow(_) => ToolError::OutcomeUnknown(words),
             Self::Status { status: 401 | 403, .. } => ToolError::NotConfigured(words),
             Self::Unreachable(_) | Self::Status { status: 429 | 500..=599, .. } => {
                 ToolError::Unavailable(words)

@@ -25,6 +25,8 @@ use super::{McpServer, McpTransport, http, stdio};
 
 /// The most pages of a list of tools that are requested.
 const MAX_TOOL_LIST_PAGES: usize = 32;
+/// How long a server may take to show that it is there.
+const MAX_PING_TIME: Duration = Duration::from_secs(5);
 /// The most bytes of a server's words in an error.
 const MAX_ERROR_BYTES: usize = 500;
 
@@ -195,11 +197,19 @@ impl McpConnection {
         if let Err(McpServerError::Ended { stderr, .. }) = &mut result {
             *stderr = live.stderr.last_words().await;
         }
+        let is_gone = match &result {
+            Err(McpServerError::Ended { .. }) => true,
+            // Only the tool may be slow. A server that does not answer at all is replaced by the next call.
+            Err(McpServerError::TimedOut { .. }) => !live.answers().await,
+            Ok(_) | Err(_) => false,
+        };
         let mut state = self.state.lock().await;
-        match &result {
-            Ok(_) => state.failures = 0,
-            Err(McpServerError::Ended { .. }) => state.record_failure(),
-            Err(_) => {}
+        if result.is_ok() {
+            state.failures = 0;
+        }
+        // Another call may have found out before, and the server that is there now is a new one.
+        if is_gone && state.live.as_ref().is_none_or(|now| Arc::ptr_eq(now, &live)) {
+            state.record_failure();
         }
         result
     }
@@ -343,6 +353,11 @@ async fn open_connection(
 }
 
 impl LiveMcpConnection {
+    /// Whether the server answers a question that takes it no time.
+    async fn answers(&self) -> bool {
+        timeout(MAX_PING_TIME, self.service.list_tools(None)).await.is_ok_and(|listed| listed.is_ok())
+    }
+
     /// What it has beside tools. Many servers say that they can have resources and prompts, and have none.
     async fn find_offers(&self) -> McpOffers {
         let info = self.service.peer_info();

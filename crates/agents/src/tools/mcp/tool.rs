@@ -153,10 +153,8 @@ pub(super) fn to_tool_error(error: &McpServerError, language: Language) -> ToolE
     let words = language.pick(error.korean_message(), error.english_message());
     match error {
         McpServerError::NotStarted { .. } => ToolError::NotConfigured(words),
-        McpServerError::LeftAlone { .. } | McpServerError::Ended { .. } | McpServerError::Gone { .. } => {
-            ToolError::Unavailable(words)
-        }
-        McpServerError::TimedOut { .. } => ToolError::TimedOut(words),
+        McpServerError::LeftAlone { .. } | McpServerError::Gone { .. } => ToolError::Unavailable(words),
+        McpServerError::TimedOut { .. } | McpServerError::Ended { .. } => ToolError::OutcomeUnknown(words),
         McpServerError::Changed { .. } => ToolError::Denied(words),
         McpServerError::Refused { .. } => ToolError::Failed(words),
     }

@@ -292,7 +292,7 @@ fn jail_tool_error(error: &JailError, language: Language) -> ToolError {
         (error.to_string(), "the variables are as before this call"),
     );
     match error {
-        JailError::TimedOut(_) => ToolError::TimedOut(format!("TimeoutError: {words}; {after}")),
+        JailError::TimedOut(_) => ToolError::OutcomeUnknown(format!("TimeoutError: {words}; {after}")),
         JailError::OutOfMemory(_) => ToolError::Failed(format!("MemoryError: {words}; {after}")),
         JailError::TooMuchOutput(_) | JailError::Crashed { .. } => {
             ToolError::Failed(format!("Python: {words}; {after}"))

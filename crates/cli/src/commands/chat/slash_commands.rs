@@ -43,8 +43,21 @@ impl ChatSession<'_> {
         let Some(last) = &self.last else { return Err(no_turn_error()) };
         let question = if question.is_empty() { last.question.clone() } else { question.to_owned() };
         let from = self.client.entry_before_run(&self.thread, &last.run).await?;
-        let run = StartRun { from, ..StartRun::new(&self.agent, &question) };
+        let run = StartRun { from, ..self.new_run(&question) };
         self.answer_run(&question, &run).await
+    }
+
+    /// A question to the agent of the chat, for the model that was chosen.
+    pub(super) fn new_run(&self, question: &str) -> StartRun {
+        StartRun { model: self.model.clone(), ..StartRun::new(&self.agent, question) }
+    }
+
+    /// Stores the choice of a model that was made before the thread existed.
+    pub(super) async fn store_model(&mut self) -> anyhow::Result<()> {
+        if !self.is_model_stored {
+            self.is_model_stored = self.client.set_model(&self.thread, self.model.as_deref()).await?;
+        }
+        Ok(())
     }
 
     pub(super) fn print_sources(&self) -> anyhow::Result<()> {
@@ -67,7 +80,7 @@ impl ChatSession<'_> {
     }
 
     /// Lists the models that the chat can choose, or chooses one. `default` takes the choice back.
-    pub(super) async fn choose_model(&self, name: &str) -> anyhow::Result<()> {
+    pub(super) async fn choose_model(&mut self, name: &str) -> anyhow::Result<()> {
         let models = self.client.model_ids().await?;
         if name.is_empty() {
             return self.output.print_data(&models.iter().map(|id| format!("{id}\n")).collect::<String>());
@@ -83,7 +96,8 @@ impl ChatSession<'_> {
             )
             .into());
         }
-        self.client.set_model(&self.thread, choice).await?;
+        self.is_model_stored = self.client.set_model(&self.thread, choice).await?;
+        self.model = choice.map(str::to_owned);
         self.output.print_message(&bilingual!(
             "다음 질문부터 {name}이(가) 답합니다",
             "{name} answers from the next question on"

@@ -108,7 +108,10 @@ pub(super) async fn start_or_continue(
         ));
     }
     let key = idempotency.as_ref().map(|(key, _)| key.as_str());
-    let thread = thread.unwrap_or_else(|| agent_request::new_thread_key(caller, key));
+    let thread = match thread {
+        Some(thread) => thread,
+        None => agent_request::new_thread_key(app, caller, key).await?,
+    };
     let mut options = doran_agents::AskOptions { request, ..question.options };
     if !found.accepts_turn_requests {
         options.chosen.temperature = options.request.temperature;

@@ -72,6 +72,20 @@ impl SyncWaiter {
     }
 }
 
+/// A log that was deleted is gone when the process ends, synced or not.
+#[cfg(unix)]
+fn check_has_name(log: &File) -> std::io::Result<()> {
+    match std::os::unix::fs::MetadataExt::nlink(&log.metadata()?) {
+        0 => Err(std::io::Error::other("it was deleted while the database was in use")),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+fn check_has_name(_: &File) -> std::io::Result<()> {
+    Ok(())
+}
+
 impl WalSync {
     pub(super) fn new(log: Option<File>, fatal_error: watch::Sender<Option<Arc<str>>>) -> Self {
         Self {
@@ -209,7 +223,9 @@ impl WalSync {
             return;
         }
         let synced = match &self.log {
-            Some(log) if !mutant("no_fsync") && !mutant("sync_at_checkpoint_only") => log.sync_data(),
+            Some(log) if !mutant("no_fsync") && !mutant("sync_at_checkpoint_only") => {
+                log.sync_data().and_then(|()| check_has_name(log))
+            }
             _ => Ok(()),
         };
         self.syncs.fetch_add(1, Ordering::Relaxed);

@@ -197,3 +197,21 @@ fn a_file_whose_making_was_cut_off_by_a_crash_is_made_anew() {
         .expect("its journal");
     SqliteStore::open(&path).expect("open");
 }
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_deleted_while_it_is_in_use_takes_no_more_writes() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("doran.db");
+    let store = SqliteStore::open(&path).expect("open");
+    start(&store, &thread("before"), b"in").await.expect("started");
+    for end in ["", "-wal", "-shm"] {
+        std::fs::remove_file(folder.path().join(format!("doran.db{end}"))).expect("removed");
+    }
+    let lost = match start(&store, &thread("after"), b"in").await {
+        Err(error) => Err(error),
+        Ok(claimed) => store.wait_until_durable(claimed.position).await,
+    };
+    assert!(matches!(lost, Err(StoreError::Unknown(_))), "{lost:?}");
+    assert!(store.wait_for_fatal_error().await.contains("deleted while the database was in use"));
+}
