@@ -55,7 +55,7 @@ pub enum ModelError {
         reason: String,
     },
     /// Set a key that is allowed to ask.
-    #[error("the model refused the key: {reason}")]
+    #[error("the API key is missing or was refused: {reason}")]
     Unauthorized {
         /// What was seen.
         reason: String,
@@ -160,16 +160,16 @@ model_error_kinds! {
         "답이 정해진 한도를 넘어 멈췄습니다. 더 짧게 요청하세요."
         "The answer went past a limit and was stopped. Ask for something shorter."
     Unauthorized "unauthorized"
-        "API 키가 거부되었습니다. 키를 확인하고 다시 설정하세요."
-        "The API key was refused. Check the key and set it again."
+        "API 키가 없거나 거부되었습니다. 키를 확인하고 다시 설정하세요."
+        "The API key is missing or was refused. Check the key and set it again."
     OutOfCredit "out_of_credit"
-        "모델 공급사 계정의 잔액이나 사용 한도가 소진되었습니다. 결제 정보를 확인하세요."
+        "모델 제공자 계정의 잔액이나 사용 한도가 소진되었습니다. 결제 정보를 확인하세요."
         "The account at the vendor has no credit left. Check its billing page."
     TooLong "too_long"
         "대화가 모델이 읽을 수 있는 길이를 넘었습니다. 내용을 줄이거나 새 대화를 시작하세요."
         "The conversation is longer than the model can read. Shorten it or start a new one."
     Filtered "filtered"
-        "모델 공급사의 안전 필터에 막혔습니다. 다르게 표현해 보세요."
+        "모델 제공자의 안전 필터에 막혔습니다. 다르게 표현해 보세요."
         "The vendor's safety filter held it back. Put it differently."
     Rejected "rejected"
         "모델이 요청을 받아들이지 않았습니다. 모델 이름과 설정을 확인하세요."

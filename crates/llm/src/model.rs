@@ -363,7 +363,7 @@ mod tests {
         let refused = ModelError::Unauthorized { reason: "no key".into() };
         let deltas = stream::iter([Ok(Delta::Text { text: "x".into() }), Err(refused)]).boxed();
         let error = collect_reply(deltas).await.expect_err("refused");
-        assert_eq!(error.to_string(), "the model refused the key: no key");
+        assert_eq!(error.to_string(), "the API key is missing or was refused: no key");
         assert!(!error.is_transient());
     }
 }

@@ -367,9 +367,9 @@ async fn every_error_has_its_code_and_a_sentence_in_both_languages() {
         empty tries 3 | model_unavailable | 지금은 모델이 답하지 못합니다. 잠시 뒤에 다시 시도해 주세요. | The model cannot answer right now. Please try again in a moment.
         limit_exceeded tries 1 | model_rejected | 모델이 이 요청을 받아들이지 않았습니다. 질문을 바꾸어 다시 물어봐 주세요. | The model did not accept this request. Please ask in another way.
         unauthorized tries 1 | model_unauthorized | 모델이 키를 받아들이지 않았습니다. 관리자에게 모델 키를 확인해 달라고 해 주세요. | The model did not accept the key. Please have an administrator check the model key.
-        out_of_credit tries 1 | model_out_of_credit | 모델 공급사 계정의 잔액이 다 되었습니다. 관리자에게 결제 정보를 확인해 달라고 해 주세요. | The account at the model's vendor has run out. Please have an administrator check its billing.
+        out_of_credit tries 1 | model_out_of_credit | 모델 제공자 계정의 잔액이 다 되었습니다. 관리자에게 결제 정보를 확인해 달라고 해 주세요. | The account at the model's vendor has run out. Please have an administrator check its billing.
         too_long tries 1 | model_context_too_long | 대화가 모델에게 너무 깁니다. 질문을 줄이거나 새 대화를 시작해 주세요. | The conversation is too long for the model. Please shorten the question or start a new conversation.
-        filtered tries 1 | model_filtered | 모델 공급사의 안전 필터에 막혔습니다. 질문을 다르게 표현해 주세요. | The vendor's safety filter held it back. Please put the question differently.
+        filtered tries 1 | model_filtered | 모델 제공자의 안전 필터에 막혔습니다. 질문을 다르게 표현해 주세요. | The vendor's safety filter held it back. Please put the question differently.
         rejected tries 1 | model_rejected | 모델이 이 요청을 받아들이지 않았습니다. 질문을 바꾸어 다시 물어봐 주세요. | The model did not accept this request. Please ask in another way.
         not_recorded tries 1 | model_rejected | 모델이 이 요청을 받아들이지 않았습니다. 질문을 바꾸어 다시 물어봐 주세요. | The model did not accept this request. Please ask in another way."#]].assert_eq(&table.join("\n"));
 }

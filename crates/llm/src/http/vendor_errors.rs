@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_fault_is_sorted_by_what_can_be_done() {
-        let unauthorized = "unauthorized: the model refused the key: ";
+        let unauthorized = "unauthorized: the API key is missing or was refused: ";
         check_classification(
             401,
             r#"{"error":{"message":"Incorrect API key provided: sk-abcd***wxyz"}}"#,

@@ -130,7 +130,7 @@ fn repair_prompt_korean(misfit: &ReplyFormatError) -> String {
             format!("스키마에 맞지 않습니다: {}.", problems.join("; "))
         }
         ReplyFormatError::Cut => "길이 한도에 걸려 잘렸습니다. 더 짧게 쓰세요.".into(),
-        ReplyFormatError::Filtered => "공급사 필터에 막혔습니다. 다르게 표현하세요.".into(),
+        ReplyFormatError::Filtered => "제공자의 필터에 막혔습니다. 다르게 표현하세요.".into(),
     };
     format!("방금 답은 {wrong} 요청한 스키마에 맞는 JSON 하나만, 다른 말 없이 다시 쓰세요.")
 }

@@ -24,11 +24,11 @@ pub(super) fn error_message(code: ReactErrorCode, language: Language) -> &'stati
             "The model did not accept the key. Please have an administrator check the model key.",
         ),
         ReactErrorCode::ModelOutOfCredit => language.pick(
-            "모델 공급사 계정의 잔액이 다 되었습니다. 관리자에게 결제 정보를 확인해 달라고 해 주세요.",
+            "모델 제공자 계정의 잔액이 다 되었습니다. 관리자에게 결제 정보를 확인해 달라고 해 주세요.",
             "The account at the model's vendor has run out. Please have an administrator check its billing.",
         ),
         ReactErrorCode::ModelFiltered => language.pick(
-            "모델 공급사의 안전 필터에 막혔습니다. 질문을 다르게 표현해 주세요.",
+            "모델 제공자의 안전 필터에 막혔습니다. 질문을 다르게 표현해 주세요.",
             "The vendor's safety filter held it back. Please put the question differently.",
         ),
         ReactErrorCode::ModelContextTooLong => language.pick(
