@@ -230,13 +230,27 @@ fn answer_summary_request(
     messages: &[Message],
     question: &str,
 ) -> Option<Vec<String>> {
-    if !turn.passages.is_empty() || !turn.attached.is_empty() {
+    let of_talk = Cue::AboutConversation.is_in(question);
+    if !turn.attached.is_empty() || !turn.passages.is_empty() && !of_talk {
         let sources = decisions::sources(turn);
-        // Whoever gives a text along wants that one summed up.
-        let wanted =
-            sources.iter().filter(|source| turn.attached.is_empty() || source.cite == SourceCitation::Given);
-        let most = if turn.attached.is_empty() { 1 } else { MAX_QUOTES };
-        let picks = wanted.flat_map(|source| {
+        // Whoever gives a text along wants that one summed up, else what is named.
+        let subject = decisions::subject_of_summary(question);
+        let named = |source: &QuotableSource<'_>| {
+            subject.iter().filter(|term| term.is_named_in(source.title)).count()
+        };
+        let most_named = sources.iter().map(named).max().unwrap_or(0);
+        if turn.attached.is_empty() && most_named == 0 && !subject.is_empty() {
+            return None;
+        }
+        let wanted: Vec<_> = sources
+            .iter()
+            .filter(|source| match turn.attached.is_empty() {
+                true => named(source) == most_named,
+                false => source.cite == SourceCitation::Given,
+            })
+            .collect();
+        let most = (MAX_QUOTES / wanted.len().max(1)).max(1);
+        let picks = wanted.into_iter().flat_map(|source| {
             quotes::quotable(source).take(most).map(|words| PickedQuote {
                 words,
                 source: *source,
@@ -249,7 +263,6 @@ fn answer_summary_request(
     if Cue::PointsBack.is_in(question) {
         return repeat_previous_answer(turn);
     }
-    let of_talk = Cue::AboutConversation.is_in(question);
     if !of_talk && turn.has_previous() {
         return repeat_previous_answer(turn);
     }

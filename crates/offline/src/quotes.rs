@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use doran_agents::agents::contract::StandardComparison;
-use doran_retrieval::{HEADING_SEPARATOR, MessageQuestion, asks_or_requests};
+use doran_retrieval::{ArticleNumber, HEADING_SEPARATOR, MessageQuestion, asks_or_requests};
 use regex::Regex;
 
 use super::compared_quotes::compared_quotes;
@@ -398,9 +398,20 @@ fn quotes_of_places<'a>(
             there.truncate(3);
         }
         let wanted: Vec<(usize, &str)> = there.iter().map(|one| (one.unit.source, one.unit.text)).collect();
-        let mut told: BTreeMap<&str, usize> = BTreeMap::new();
-        for unit in index.units().filter(|unit| wanted.contains(&(unit.source, unit.text))) {
-            let count = told.entry(index.sources()[unit.source].document()).or_default();
+        let mut quoted: BTreeMap<(&str, Option<ArticleNumber>), usize> = BTreeMap::new();
+        let mut units: Vec<&QuotableUnit<'a>> =
+            index.units().filter(|unit| wanted.contains(&(unit.source, unit.text))).collect();
+        if place.last.is_some() {
+            // A search gives the articles of a range in its own order.
+            let document = |unit: &QuotableUnit<'_>| {
+                let title = index.sources()[unit.source].document();
+                index.sources().iter().position(|source| source.document() == title)
+            };
+            units.sort_by_key(|unit| (document(unit), unit.article));
+        }
+        for unit in units {
+            let article = unit.article.filter(|_| place.last.is_some());
+            let count = quoted.entry((index.sources()[unit.source].document(), article)).or_default();
             *count += 1;
             if *count <= MAX_UNITS_PER_PLACE {
                 found.add_unit(unit, index, AskedQuestion::default(), true);
@@ -440,8 +451,9 @@ pub(super) fn beside_places(question: &str) -> Vec<&str> {
         named_places(part).0.is_empty()
             && intents_of(part).iter().all(|wish| matches!(wish, QuestionIntent::Title(_)))
             && asks_or_requests(part)
-            && question_terms(part).len() > 1
+            && !question_terms(part).is_empty()
             && !Cue::PointsBack.is_in(part)
+            && !Cue::Compares.is_in(part)
             && !Cue::WantsSummary.is_in(part)
     };
     if named_places(question).0.is_empty() {

@@ -385,33 +385,8 @@ impl<'a> UnitIndex<'a> {
                 terms.push(QuestionTerm { share: BEFORE_SHARE, ..earlier });
             }
         }
-        self.correct_particles(asked.question, &mut terms);
         self.correct_typos(&mut terms);
         terms
-    }
-
-    /// A word that stands nowhere may have been read with its particle: 금은 in 위약금은. Without it, it is a word of the material.
-    fn correct_particles(&self, question: &str, terms: &mut Vec<QuestionTerm>) {
-        for word in question.split(|char: char| !char.is_alphanumeric()) {
-            let Some(bare) = word.strip_suffix(['은', '는', '이', '가', '을', '를']) else { continue };
-            let stems = text_stems(word);
-            let misread =
-                stems.last().filter(|(stem, range)| range.end == word.len() && word.ends_with(stem.as_str()));
-            let Some((misread, _)) = misread else { continue };
-            let stands_nowhere = |term: &QuestionTerm| {
-                term.stem == *misread && self.units.iter().all(|one| one.wide.holds(term) == 0.0)
-            };
-            let is_known = || self.units.iter().any(|one| one.wide.contains(bare));
-            if bare.chars().count() > 1 && terms.iter().any(stands_nowhere) && is_known() {
-                terms.retain(|term| stems.iter().all(|(stem, _)| *stem != term.stem));
-                terms.push(QuestionTerm {
-                    stem: bare.to_owned(),
-                    share: 1.0,
-                    others: Vec::new(),
-                    front: None,
-                });
-            }
-        }
     }
 
     /// The units, those that answer best first.

@@ -161,7 +161,9 @@ impl QuotableUnit<'_> {
     /// The words on one line. A row is told as `head: cell`; of the columns only those that `keep` wants, and the first.
     pub(super) fn quoted(&self, keep: impl Fn(&str, &str) -> bool) -> String {
         if self.kind != UnitKind::Row {
-            return self.text.split_whitespace().collect::<Vec<_>>().join(" ");
+            // An article may be a row of a table.
+            let words = self.text.split_whitespace().filter(|word| *word != "|");
+            return words.collect::<Vec<_>>().join(" ");
         }
         let cells = row_cells(self.text);
         let heads = self.header.map(row_cells).unwrap_or_default();

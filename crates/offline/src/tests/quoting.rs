@@ -328,7 +328,7 @@ fn places_are_read_with_what_is_left() {
     check("제2조의2 알려줘", &["제2조의2"], "알려줘");
     check("제10조 제2항 알려줘", &["제10조 제2항"], "알려줘");
     check("별지 제1호 보여줘", &["별지 1"], "보여줘");
-    check("제7조부터 제10조까지 보여줘", &["제7조", "제8조", "제9조", "제10조"], "부터 까지 보여줘");
+    check("제7조부터 제10조까지 보여줘", &["제7조부터 제10조까지"], "보여줘");
     check("What is in Exhibit A?", &["Exhibit A"], "What is in ?");
     check("개별지표는?", &[], "개별지표는?");
     assert_eq!(named_articles("부칙 제1조와 제4조").len(), 1);
@@ -395,4 +395,18 @@ fn of_a_given_text_a_sentence_with_all_words_of_the_question_is_near() {
     let given = QuotableSource { cite: SourceCitation::Given, ..source("", text, 1) };
     assert!(quoted("관할 법원은 어디인가요?", &[given]).contains("대전지방법원"));
     assert_eq!(quoted("위약금은 얼마인가요?", &[given]), "");
+}
+
+#[test]
+fn a_range_of_articles_is_quoted_in_its_order_with_those_that_have_branches() {
+    let text = |number: u32| format!("{number}번을 정한다.");
+    let articles = [16, 3, 14, 15].map(|number| (format!("용역계약서 › 제{number}조(일)"), text(number)));
+    let branch = ("용역계약서 › 제14조의2(인력)".to_owned(), text(142));
+    let all: Vec<_> = articles.into_iter().chain([branch]).collect();
+    let sources: Vec<_> = all.iter().zip(1..).map(|((title, text), at)| source(title, text, at)).collect();
+    assert_eq!(
+        quoted("제3조부터 제40조까지 보여줘", &sources),
+        "3번을 정한다. | 14번을 정한다. | 142번을 정한다. | 15번을 정한다. | 16번을 정한다."
+    );
+    assert_eq!(quoted("제20조부터 제40조까지 보여줘", &sources), "? 제20조부터 제40조까지");
 }
