@@ -180,9 +180,9 @@ fn recall_fact(turn: &OfflineTurn<'_>, asked: &facts::PersonalFactQuestion) -> O
         }
     }
     let subject = asked.subject.as_str();
-    let told =
+    let summary =
         remembered_lines(turn).find(|line| !subject.is_empty() && line.to_lowercase().contains(subject));
-    told.map(|line| vec![FixedPhrase::RecallSummary.filled(turn.language, &[line])])
+    summary.map(|line| vec![FixedPhrase::RecallSummary.filled(turn.language, &[line])])
 }
 
 /// A sentence that the person said before, or a line of a summary, that a question asks for.
@@ -201,9 +201,8 @@ fn recall_statement(turn: &OfflineTurn<'_>, question: &str) -> Option<String> {
     let sources: Vec<QuotableSource<'_>> =
         remembered_lines(turn).map(|line| statement_source(line)).collect();
     let line = quotes::most_shared(&question, &sources)?;
-    let told = summarize::said_by_user(line);
-    Some(match told {
-        Some(told) => FixedPhrase::RecallSaid.filled(turn.language, &[told]),
+    Some(match summarize::said_by_user(line) {
+        Some(said) => FixedPhrase::RecallSaid.filled(turn.language, &[said]),
         None => FixedPhrase::RecallSummary.filled(turn.language, &[line]),
     })
 }
@@ -280,9 +279,9 @@ fn answer_summary_request(
 fn repeat_previous_answer(turn: &OfflineTurn<'_>) -> Option<Vec<String>> {
     let text = turn.answered.last()?;
     let heads = [Language::Korean, Language::English].map(|tongue| FixedPhrase::Previous.template(tongue));
-    let told = text.split(|char: char| char.is_control() && char != '\t').map(str::trim_end);
-    let told = told.filter(|line| !line.is_empty() && !heads.contains(line));
-    let lines: Vec<String> = told
+    let before = text.split(|char: char| char.is_control() && char != '\t').map(str::trim_end);
+    let lines: Vec<String> = before
+        .filter(|line| !line.is_empty() && !heads.contains(line))
         .map(|line| {
             FixedPhrase::PreviousLine.filled(turn.language, &[line.strip_prefix("> ").unwrap_or(line)])
         })
@@ -336,12 +335,12 @@ fn answer_from_results(turn: &OfflineTurn<'_>, question: &str) -> Vec<String> {
         return lines;
     }
     let all = forgotten.iter().filter(|result| !memory::is_recall_of_nothing(result));
-    let told: Vec<String> = all.flat_map(|result| results::result_lines(turn, result)).collect();
+    let facts: Vec<String> = all.flat_map(|result| results::result_lines(turn, result)).collect();
     let nothing =
         || forgotten.iter().take(1).flat_map(|result| results::result_lines(turn, result)).collect();
-    lines.extend(if told.is_empty() { nothing() } else { told });
-    if let Some(told) = missing_place_lines(turn, question, &found).filter(|_| !searched.is_empty()) {
-        lines.extend(told);
+    lines.extend(if facts.is_empty() { nothing() } else { facts });
+    if let Some(missing) = missing_place_lines(turn, question, &found).filter(|_| !searched.is_empty()) {
+        lines.extend(missing);
     } else if !searched.is_empty() || lines.is_empty() {
         lines.push(not_found(turn));
     }

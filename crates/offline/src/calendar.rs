@@ -95,7 +95,8 @@ pub(super) fn calendar_question(prose: &str) -> Option<CalendarArguments> {
         put("add_days", Some(json!(days + further)));
     }
     let marked = |kind: &str, spans: &mut Vec<Range<usize>>| {
-        let (value, found) = of_kind(kind).find_map(|(value, pattern)| Some((value, pattern.find(prose)?)))?;
+        let (value, found) =
+            of_kind(kind).find_map(|(value, pattern)| Some((value, pattern.find(prose)?)))?;
         spans.push(found.range());
         Some(value)
     };
@@ -141,8 +142,12 @@ pub(super) fn calendar_question(prose: &str) -> Option<CalendarArguments> {
     let [has_date, has_end] = has;
     let named = now || has_date;
     let is_found_by_name = weekday.is_some() && (is_placed || asks) || holiday_name.is_some() && asks;
-    let wanted =
-        shift.is_some() && (named || asks) || has_end || holiday || is_found_by_name || asks && named || clock;
+    let wanted = shift.is_some() && (named || asks)
+        || has_end
+        || holiday
+        || is_found_by_name
+        || asks && named
+        || clock;
     let is_other = |(stem, range): &(String, Range<usize>)| {
         stem.chars().any(char::is_alphabetic) && !is_question_word(stem) && !overlaps(range, &spans)
     };
@@ -184,7 +189,8 @@ fn dates(prose: &str, spans: &mut Vec<Range<usize>>) -> (Option<String>, Option<
         let (year, month, day) = (number(1), number(2), number(3));
         let range = found.get(0).map(|whole| whole.range()).unwrap_or_default();
         if (1900..2200).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day) {
-            *(if is_end(&range) { &mut until } else { &mut from }) = Some(format!("{year:04}-{month:02}-{day:02}"));
+            *(if is_end(&range) { &mut until } else { &mut from }) =
+                Some(format!("{year:04}-{month:02}-{day:02}"));
             spans.push(range);
         }
     }

@@ -206,8 +206,8 @@ mod tests {
             QuestionIntent::Compute(formula) => format!("compute {formula}"),
             QuestionIntent::ComputeWhat => "compute ?".into(),
             QuestionIntent::Time(arguments) => {
-                let told = arguments.iter().map(|(name, value)| format!(" {name}={value}").replace('"', ""));
-                format!("time{}", told.collect::<String>())
+                let shown = arguments.iter().map(|(name, value)| format!(" {name}={value}").replace('"', ""));
+                format!("time{}", shown.collect::<String>())
             }
             QuestionIntent::Weather(place) => format!("weather {place}"),
             QuestionIntent::WeatherWhere => "weather ?".into(),

@@ -73,7 +73,7 @@ impl NamedPlace {
     }
 
     /// Whether a unit stands at this place.
-    pub(super) fn holds(&self, unit: &QuotableUnit<'_>, index: &UnitIndex<'_>) -> bool {
+    pub(super) fn contains(&self, unit: &QuotableUnit<'_>, index: &UnitIndex<'_>) -> bool {
         let title = index.sources()[unit.source].title;
         let attached = |text: &str| APPENDIX.captures(text).map(|found| appendix_label(&found[1]));
         let within = match &self.appendix {
@@ -85,7 +85,8 @@ impl NamedPlace {
         };
         within
             && self.article.is_none_or(|article| {
-                unit.article.is_some_and(|of_unit| (article..=self.last.unwrap_or(article)).contains(&of_unit))
+                unit.article
+                    .is_some_and(|of_unit| (article..=self.last.unwrap_or(article)).contains(&of_unit))
             })
             && self.clause.is_none_or(|clause| unit.clause == Some(clause))
     }

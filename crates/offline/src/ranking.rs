@@ -121,16 +121,16 @@ pub(super) struct QuestionTerm {
 }
 
 /// How far a word is held where only another word for it is there, and where only its front is.
-const SYNONYM_HOLDS: f64 = 0.8;
-const FRONT_HOLDS: f64 = 0.4;
+const SYNONYM_DEGREE: f64 = 0.8;
+const FRONT_DEGREE: f64 = 0.4;
 
 /// How far a word is held that stands in the answer to a frequent question and not in that question.
-const ANSWER_HOLDS: f64 = 0.8;
+const ANSWER_DEGREE: f64 = 0.8;
 
 impl QuestionTerm {
     /// Whether a short text, such as a title or a cell, holds the word.
     pub(super) fn is_named_in(&self, text: &str) -> bool {
-        self.stem.chars().count() > 1 && !text.is_empty() && TextTerms::of(text).holds(self) > 0.0
+        self.stem.chars().count() > 1 && !text.is_empty() && TextTerms::of(text).match_degree(self) > 0.0
     }
 }
 
@@ -171,14 +171,14 @@ impl TextTerms {
     }
 
     /// How far the text holds a term: 1 for the word itself.
-    fn holds(&self, term: &QuestionTerm) -> f64 {
+    fn match_degree(&self, term: &QuestionTerm) -> f64 {
         let long = term.stem.chars().count() > 1;
         if self.stems.contains(&term.stem) || (long && self.contains(&term.stem)) {
             1.0
         } else if term.others.iter().any(|other| other.iter().all(|stem| self.stems.contains(stem))) {
-            SYNONYM_HOLDS
+            SYNONYM_DEGREE
         } else {
-            term.front.as_ref().map_or(0.0, |front| FRONT_HOLDS * self.holds(front))
+            term.front.as_ref().map_or(0.0, |front| FRONT_DEGREE * self.match_degree(front))
         }
     }
 }
@@ -278,16 +278,14 @@ pub(super) struct RankedUnit<'a> {
     /// Its features.
     pub(super) features: Features,
     /// The weight of the rarest word of the question that stands neither in it nor around it.
-    pub(super) uncovered: f64,
-    /// How much fewer words of the question its document holds than the one that holds most.
-    pub(super) document_lacks: f64,
+    pub(super) rarest_missing: f64,
     /// How well it answers, by the fitted weights.
     pub(super) score: f64,
 }
 
 impl RankedUnit<'_> {
     /// Whether it holds every word of the question that counts.
-    pub(super) fn holds_all_words(&self) -> bool {
+    pub(super) fn has_all_words(&self) -> bool {
         self.features[OWN] > 0.99
     }
 }
@@ -316,7 +314,7 @@ struct IndexedUnit<'a> {
     /// Those of the question that it answers.
     question: TextTerms,
     /// Its words and those around it.
-    wide: TextTerms,
+    with_context: TextTerms,
 }
 
 /// The material, read once for several questions.
@@ -347,16 +345,16 @@ impl<'a> UnitIndex<'a> {
             document.add(&stems(source.title), source.title);
             document.add(&stems_of(source.text), source.text);
             for unit in split {
-                let (mut own, mut wide) = (TextTerms::default(), TextTerms::default());
+                let (mut own, mut with_context) = (TextTerms::default(), TextTerms::default());
                 for text in [unit.header.unwrap_or_default(), unit.text] {
                     own.add(&stems(text), text);
-                    wide.add(&stems(text), text);
+                    with_context.add(&stems(text), text);
                 }
                 let question = TextTerms::of(unit.question_above());
                 [unit.lead, unit.heading, source.title]
                     .into_iter()
-                    .for_each(|text| wide.add(&stems(text), text));
-                units.push(IndexedUnit { unit, own, question, wide });
+                    .for_each(|text| with_context.add(&stems(text), text));
+                units.push(IndexedUnit { unit, own, question, with_context });
             }
         }
         Self { units, documents, sources: sources.to_vec() }
@@ -372,16 +370,11 @@ impl<'a> UnitIndex<'a> {
         self.units.iter().map(|one| &one.unit)
     }
 
-    /// The terms of a question, with those of the one before it that it does not replace.
+    /// The terms of a question, with those of the one before it.
     fn terms(&self, asked: AskedQuestion<'_>) -> Vec<QuestionTerm> {
         let mut terms = question_terms(asked.question);
-        let names = model_names(asked.question);
         for earlier in question_terms(asked.before) {
-            // "A-300은요?" after a question about A-100 asks about A-300 alone.
-            let replaced = names
-                .iter()
-                .any(|(_, letters)| model_names(&earlier.stem).iter().any(|(_, other)| other == letters));
-            if !replaced && terms.iter().all(|term| term.stem != earlier.stem) {
+            if terms.iter().all(|term| term.stem != earlier.stem) {
                 terms.push(QuestionTerm { share: BEFORE_SHARE, ..earlier });
             }
         }
@@ -392,25 +385,26 @@ impl<'a> UnitIndex<'a> {
     /// The units, those that answer best first.
     pub(super) fn rank(&self, asked: AskedQuestion<'_>) -> Vec<RankedUnit<'a>> {
         let terms = self.terms(asked);
-        let held = |text: &TextTerms| -> Vec<f64> { terms.iter().map(|term| text.holds(term)).collect() };
+        let degrees =
+            |text: &TextTerms| -> Vec<f64> { terms.iter().map(|term| text.match_degree(term)).collect() };
         let own: Vec<Vec<f64>> = self
             .units
             .iter()
             .map(|one| match one.unit.question_above() {
-                "" => held(&one.own),
+                "" => degrees(&one.own),
                 _ => {
-                    let own: Vec<f64> = held(&one.own).iter().map(|own| own * ANSWER_HOLDS).collect();
-                    most(&own, &held(&one.question))
+                    let own: Vec<f64> = degrees(&one.own).iter().map(|own| own * ANSWER_DEGREE).collect();
+                    most(&own, &degrees(&one.question))
                 }
             })
             .collect();
-        let wide: Vec<Vec<f64>> = self.units.iter().map(|one| held(&one.wide)).collect();
+        let with_context: Vec<Vec<f64>> = self.units.iter().map(|one| degrees(&one.with_context)).collect();
         let documents: BTreeMap<&str, Vec<f64>> =
-            self.documents.iter().map(|(title, document)| (*title, held(document))).collect();
+            self.documents.iter().map(|(title, document)| (*title, degrees(document))).collect();
         let count = (self.units.len() as f64).max(MIN_WEIGHED_UNITS);
         let rarity: Vec<f64> = (0..terms.len())
             .map(|at| {
-                let holders = wide.iter().filter(|held| held[at] >= 0.5).count() as f64;
+                let holders = with_context.iter().filter(|degrees| degrees[at] >= 0.5).count() as f64;
                 (1.0 + (count - holders + 0.5) / (holders + 0.5)).ln() / (1.0 + count).ln()
             })
             .collect();
@@ -426,14 +420,14 @@ impl<'a> UnitIndex<'a> {
             })
             .collect();
         let whole = weights.iter().sum::<f64>().max(1e-9);
-        let share =
-            |held: &[f64]| held.iter().zip(&weights).map(|(held, weight)| held * weight).sum::<f64>() / whole;
+        let share = |degrees: &[f64]| {
+            degrees.iter().zip(&weights).map(|(degree, weight)| degree * weight).sum::<f64>() / whole
+        };
         let nouns: Vec<usize> =
             (0..terms.len()).filter(|at| terms[*at].share == 1.0 && is_noun(at)).collect();
         let names = names_of(asked.question, &terms, &nouns);
         let must_hold: Vec<usize> =
             nouns.into_iter().filter(|word| !counters.contains(&terms[*word].stem)).collect();
-        let shares = self.document_shares(&terms);
         let kind = asked.answer_kind();
         let meant = self.documents_meant(asked.question, &terms);
         let mut ranked: Vec<RankedUnit<'a>> = Vec::with_capacity(self.units.len());
@@ -442,9 +436,9 @@ impl<'a> UnitIndex<'a> {
             if !meant.contains(document) {
                 continue;
             }
-            let around = most(&own[at], &wide[at]);
-            let near = self.beside(at).fold(around.clone(), |held, other| most(&held, &own[other]));
-            let uncovered = |word: &usize| {
+            let around = most(&own[at], &with_context[at]);
+            let near = self.beside(at).fold(around.clone(), |degrees, other| most(&degrees, &own[other]));
+            let rarest_missing = |word: &usize| {
                 let of_document = if names.contains(word) { documents[document][*word] } else { 0.0 };
                 rarity[*word] * (1.0 - near[*word].max(of_document))
             };
@@ -466,8 +460,7 @@ impl<'a> UnitIndex<'a> {
             ranked.push(RankedUnit {
                 unit: unit.clone(),
                 features,
-                uncovered: must_hold.iter().map(uncovered).fold(0.0, f64::max),
-                document_lacks: 1.0 - shares.get(document).copied().unwrap_or(0.0),
+                rarest_missing: must_hold.iter().map(rarest_missing).fold(0.0, f64::max),
                 score: weights::score(&features),
             });
         }
@@ -498,17 +491,18 @@ impl<'a> UnitIndex<'a> {
     pub(super) fn share_words(&self, question: &str) -> Vec<(f64, &'a str)> {
         let terms = question_terms(question);
         let count = terms.len().max(1) as f64;
-        let share = |own: &TextTerms| terms.iter().map(|term| own.holds(term)).sum::<f64>() / count;
+        let share = |own: &TextTerms| terms.iter().map(|term| own.match_degree(term)).sum::<f64>() / count;
         self.units.iter().map(|one| (share(&one.own), one.unit.text)).collect()
     }
 
     /// A word that stands nowhere may be a word of the material with a typo.
     fn correct_typos(&self, terms: &mut [QuestionTerm]) {
         for term in terms {
-            if self.units.iter().any(|one| one.wide.holds(term) > 0.0) {
+            if self.units.iter().any(|one| one.with_context.match_degree(term) > 0.0) {
                 continue;
             }
-            let words: BTreeSet<&String> = self.units.iter().flat_map(|one| &one.wide.stems).collect();
+            let words: BTreeSet<&String> =
+                self.units.iter().flat_map(|one| &one.with_context.stems).collect();
             let meant = words.into_iter().filter(|word| is_one_typo_apart(&term.stem, word));
             let meant: Vec<Vec<String>> = meant.map(|word| vec![word.clone()]).collect();
             term.others.extend(meant);
@@ -523,8 +517,8 @@ impl<'a> UnitIndex<'a> {
             term.share == 1.0 && term.stem.chars().count() > 1 && all().any(is_in_title)
         };
         let named: Vec<&QuestionTerm> = terms.iter().filter(named).collect();
-        let holds = |title: &&str| named.iter().all(|term| self.documents[title].contains(&term.stem));
-        let meant: BTreeSet<&str> = all().filter(holds).collect();
+        let has_all = |title: &&str| named.iter().all(|term| self.documents[title].contains(&term.stem));
+        let meant: BTreeSet<&str> = all().filter(has_all).collect();
         // A question that compares may name several.
         if meant.is_empty() || Cue::Compares.is_in(question) { all().collect() } else { meant }
     }
@@ -550,23 +544,14 @@ impl<'a> UnitIndex<'a> {
         (named.map(|(title, _)| title).collect(), rest.join(" "))
     }
 
-    /// How far each document holds the words of the question, relative to the one that holds most.
-    fn document_shares(&self, terms: &[QuestionTerm]) -> BTreeMap<&'a str, f64> {
-        let count = |all: &TextTerms| terms.iter().map(|term| all.holds(term)).sum::<f64>();
-        let counts: Vec<(&str, f64)> =
-            self.documents.iter().map(|(title, all)| (*title, count(all))).collect();
-        let most = counts.iter().map(|(_, count)| *count).fold(1e-9, f64::max);
-        counts.into_iter().map(|(title, count)| (title, count / most)).collect()
-    }
-
     /// Compares the meanings of the best units with the question.
     fn add_meaning(&self, question: &str, ranked: &mut [RankedUnit<'a>]) {
-        let told = |one: &RankedUnit<'_>| {
+        let candidate_text = |one: &RankedUnit<'_>| {
             let unit = &one.unit;
             let title = self.sources[unit.source].title;
             format!("{title} {} {} {}", unit.lead_or_question(), unit.header.unwrap_or_default(), unit.text)
         };
-        let texts: Vec<String> = ranked.iter().take(MAX_COMPARED_MEANINGS).map(told).collect();
+        let texts: Vec<String> = ranked.iter().take(MAX_COMPARED_MEANINGS).map(candidate_text).collect();
         let near = meaning::nearness(question, texts);
         let least = near.iter().copied().reduce(f64::min).unwrap_or(0.0);
         for (at, one) in ranked.iter_mut().enumerate() {

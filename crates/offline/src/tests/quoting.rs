@@ -410,3 +410,19 @@ fn a_range_of_articles_is_quoted_in_its_order_with_those_that_have_branches() {
     );
     assert_eq!(quoted("제20조부터 제40조까지 보여줘", &sources), "? 제20조부터 제40조까지");
 }
+
+#[test]
+fn what_is_a_clause_of_one_contract_is_compared_with_the_article_of_the_other() {
+    let sources = [
+        source("표준계약서 › 제7조(위약금)", "해지한 당사자는 대금의 5퍼센트를 위약금으로 낸다.", 1),
+        source("용역계약서 › 제5조(해지)", "정당한 사유 없이 해지하면 위약금은 대금의 20퍼센트로 한다.", 2),
+    ];
+    let answer = quoted("우리 계약서와 표준계약서의 위약금 조항을 비교해줘", &sources);
+    assert!(answer.contains("20퍼센트") && answer.contains("5퍼센트를"), "{answer}");
+}
+
+#[test]
+fn a_clause_alone_is_one_of_the_article_that_was_asked_for_before() {
+    let asked = |before: &str| quoted_after(before, "제2항은요?", &contracts());
+    assert_eq!(asked("제5조 알려줘"), "② 대금은 검수를 마친 날부터 30일 안에 지급한다.");
+}
