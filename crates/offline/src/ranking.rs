@@ -50,10 +50,6 @@ const MAX_SCORE: f64 = 10.0;
 pub(super) type Features = [f64; FEATURES.len()];
 
 #[allow(clippy::expect_used, reason = "the pattern is fixed, and every test uses it")]
-static MODEL_NAME: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"([A-Za-z]{1,5})-?(\d+[A-Za-z0-9]*)").expect("a pattern"));
-
-#[allow(clippy::expect_used, reason = "the pattern is fixed, and every test uses it")]
 static COUNTED: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(?:^|[^A-Za-z0-9_-])(\d[\d,]*)([가-힣])").expect("a pattern"));
 
@@ -184,8 +180,7 @@ impl TextTerms {
 }
 
 fn stems_of(text: &str) -> Vec<String> {
-    let names = model_names(text).into_iter().map(|(name, _)| name);
-    text_stems(text).into_iter().map(|(stem, _)| stem).chain(names).chain(counted_numbers(text)).collect()
+    text_stems(text).into_iter().map(|(stem, _)| stem).chain(counted_numbers(text)).collect()
 }
 
 /// Numbers with the syllable behind them: 3인 in 3인실, 6개 in 6개월. The number alone stands for any of them.
@@ -194,26 +189,12 @@ fn counted_numbers(text: &str) -> Vec<String> {
     found.map(|counted| format!("{}{}", counted[1].replace(',', ""), &counted[2])).collect()
 }
 
-/// Names such as `A-200`, `LP60`, `E3`, in lower case without the dash, each with its letters.
-fn model_names(text: &str) -> Vec<(String, String)> {
-    let found = MODEL_NAME.captures_iter(text);
-    found.map(|name| (format!("{}{}", &name[1], &name[2]).to_lowercase(), name[1].to_lowercase())).collect()
-}
-
 /// The words of a question that say what it is about.
 pub(super) fn question_terms(question: &str) -> Vec<QuestionTerm> {
     let found = text_stems(question);
     let mut stems: Vec<String> = found.iter().map(|(stem, _)| stem.clone()).collect();
     let synonyms = stem_synonyms(&stems);
-    let names = model_names(question);
     let compounds = compounds(question, &found);
-    // The parts of a name say less than the name.
-    stems.retain(|stem| {
-        !names
-            .iter()
-            .any(|(name, letters)| stem == letters || name.strip_prefix(letters.as_str()) == Some(stem))
-    });
-    stems.extend(names.into_iter().map(|(name, _)| name));
     let counted = counted_numbers(question);
     // The number alone stands for any of them.
     let is_counted = |stem: &String| {
@@ -466,11 +447,10 @@ impl<'a> UnitIndex<'a> {
         }
         let by_score = |left: &RankedUnit<'_>, right: &RankedUnit<'_>| right.score.total_cmp(&left.score);
         ranked.sort_by(by_score);
-        let alone = without_comparison(asked.question);
-        let question = format!("{} {alone}", asked.before);
+        let question = format!("{} {}", asked.before, asked.question);
         self.add_meaning(&question, &mut ranked);
         ranked.sort_by(by_score);
-        let alone = (!asked.before.is_empty()).then_some(alone.as_str());
+        let alone = (!asked.before.is_empty()).then_some(asked.question);
         self.add_scores(std::iter::once(question.as_str()).chain(alone), &mut ranked);
         ranked.sort_by(by_score);
         ranked
@@ -581,12 +561,6 @@ impl<'a> UnitIndex<'a> {
             }
         }
     }
-}
-
-/// A question without the words that compare: each side of a comparison answers the rest.
-fn without_comparison(question: &str) -> String {
-    let kept: Vec<&str> = question.split_whitespace().filter(|word| !Cue::Compares.is_in(word)).collect();
-    kept.join(" ")
 }
 
 /// How much a word of one syllable counts.
