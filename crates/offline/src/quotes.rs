@@ -18,7 +18,7 @@ use super::text::{sentences, squeezed};
 use super::units::{
     QuotableSource, QuotableSourceKind, QuotableUnit, SourceCitation, UnitKind, row_cells, split_units,
 };
-use super::weights::{CLOSE, NEAR, confidence, is_sure};
+use super::weights::{CLOSE, NEAR, confidence, covers_question, is_sure};
 
 /// The most units that are quoted of one article, list or procedure.
 const MAX_UNITS_PER_PLACE: usize = 12;
@@ -319,13 +319,15 @@ fn answer_from<'a>(
         return;
     }
     found.add_with_lead(&best.unit, index, asked, is_sure);
-    // What answers almost as well may be the answer, but not the next row of the same table.
+    // What answers almost as well may be the answer, but not the next row of the same table, and not beside a sure answer what
+    // is no sure one.
     let is_row_beside = |one: &RankedUnit<'_>| {
         one.unit.kind == UnitKind::Row
             && (one.unit.source, one.unit.block, one.unit.kind)
                 == (best.unit.source, best.unit.block, best.unit.kind)
     };
     let close = |one: &&RankedUnit<'_>| one.score > best.score - CLOSE && !is_row_beside(one);
+    let close = |one: &&RankedUnit<'_>| close(one) && (!is_sure || covers_question(one));
     let others = others.iter().filter(close).take(MAX_QUOTED_UNITS - 1);
     others.for_each(|one| found.add_with_lead(&one.unit, index, asked, is_sure));
 }
