@@ -180,9 +180,9 @@ fn recall_fact(turn: &OfflineTurn<'_>, asked: &facts::PersonalFactQuestion) -> O
         }
     }
     let subject = asked.subject.as_str();
-    let told =
+    let summary =
         remembered_lines(turn).find(|line| !subject.is_empty() && line.to_lowercase().contains(subject));
-    told.map(|line| vec![FixedPhrase::RecallSummary.filled(turn.language, &[line])])
+    summary.map(|line| vec![FixedPhrase::RecallSummary.filled(turn.language, &[line])])
 }
 
 /// A sentence that the person said before, or a line of a summary, that a question asks for.
@@ -201,9 +201,8 @@ fn recall_statement(turn: &OfflineTurn<'_>, question: &str) -> Option<String> {
     let sources: Vec<QuotableSource<'_>> =
         remembered_lines(turn).map(|line| statement_source(line)).collect();
     let line = quotes::most_shared(&question, &sources)?;
-    let told = summarize::said_by_user(line);
-    Some(match told {
-        Some(told) => FixedPhrase::RecallSaid.filled(turn.language, &[told]),
+    Some(match summarize::said_by_user(line) {
+        Some(said) => FixedPhrase::RecallSaid.filled(turn.language, &[said]),
         None => FixedPhrase::RecallSummary.filled(turn.language, &[line]),
     })
 }
@@ -230,13 +229,27 @@ fn answer_summary_request(
     messages: &[Message],
     question: &str,
 ) -> Option<Vec<String>> {
-    if !turn.passages.is_empty() || !turn.attached.is_empty() {
+    let of_talk = Cue::AboutConversation.is_in(question);
+    if !turn.attached.is_empty() || !turn.passages.is_empty() && !of_talk {
         let sources = decisions::sources(turn);
-        // Whoever gives a text along wants that one summed up.
-        let wanted =
-            sources.iter().filter(|source| turn.attached.is_empty() || source.cite == SourceCitation::Given);
-        let most = if turn.attached.is_empty() { 1 } else { MAX_QUOTES };
-        let picks = wanted.flat_map(|source| {
+        // Whoever gives a text along wants that one summed up, else what is named.
+        let subject = decisions::subject_of_summary(question);
+        let named = |source: &QuotableSource<'_>| {
+            subject.iter().filter(|term| term.is_named_in(source.title)).count()
+        };
+        let most_named = sources.iter().map(named).max().unwrap_or(0);
+        if turn.attached.is_empty() && most_named == 0 && !subject.is_empty() {
+            return None;
+        }
+        let wanted: Vec<_> = sources
+            .iter()
+            .filter(|source| match turn.attached.is_empty() {
+                true => named(source) == most_named,
+                false => source.cite == SourceCitation::Given,
+            })
+            .collect();
+        let most = (MAX_QUOTES / wanted.len().max(1)).max(1);
+        let picks = wanted.into_iter().flat_map(|source| {
             quotes::quotable(source).take(most).map(|words| PickedQuote {
                 words,
                 source: *source,
@@ -249,7 +262,6 @@ fn answer_summary_request(
     if Cue::PointsBack.is_in(question) {
         return repeat_previous_answer(turn);
     }
-    let of_talk = Cue::AboutConversation.is_in(question);
     if !of_talk && turn.has_previous() {
         return repeat_previous_answer(turn);
     }
@@ -267,9 +279,9 @@ fn answer_summary_request(
 fn repeat_previous_answer(turn: &OfflineTurn<'_>) -> Option<Vec<String>> {
     let text = turn.answered.last()?;
     let heads = [Language::Korean, Language::English].map(|tongue| FixedPhrase::Previous.template(tongue));
-    let told = text.split(|char: char| char.is_control() && char != '\t').map(str::trim_end);
-    let told = told.filter(|line| !line.is_empty() && !heads.contains(line));
-    let lines: Vec<String> = told
+    let before = text.split(|char: char| char.is_control() && char != '\t').map(str::trim_end);
+    let lines: Vec<String> = before
+        .filter(|line| !line.is_empty() && !heads.contains(line))
         .map(|line| {
             FixedPhrase::PreviousLine.filled(turn.language, &[line.strip_prefix("> ").unwrap_or(line)])
         })
@@ -323,12 +335,12 @@ fn answer_from_results(turn: &OfflineTurn<'_>, question: &str) -> Vec<String> {
         return lines;
     }
     let all = forgotten.iter().filter(|result| !memory::is_recall_of_nothing(result));
-    let told: Vec<String> = all.flat_map(|result| results::result_lines(turn, result)).collect();
+    let facts: Vec<String> = all.flat_map(|result| results::result_lines(turn, result)).collect();
     let nothing =
         || forgotten.iter().take(1).flat_map(|result| results::result_lines(turn, result)).collect();
-    lines.extend(if told.is_empty() { nothing() } else { told });
-    if let Some(told) = missing_place_lines(turn, question, &found).filter(|_| !searched.is_empty()) {
-        lines.extend(told);
+    lines.extend(if facts.is_empty() { nothing() } else { facts });
+    if let Some(missing) = missing_place_lines(turn, question, &found).filter(|_| !searched.is_empty()) {
+        lines.extend(missing);
     } else if !searched.is_empty() || lines.is_empty() {
         lines.push(not_found(turn));
     }

@@ -4,7 +4,7 @@
 use doran_agents::agents::contract::StandardComparison;
 use doran_agents::tools::names;
 use doran_llm::{ChatRequest, ModelError, ToolCall, ToolChoice, ToolSpec};
-use doran_retrieval::ArticleNumber;
+use doran_retrieval::contract::ArticleReference;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -148,12 +148,12 @@ fn call_for_intent(
             arguments.keys().all(known).then(|| complete_call(tool, arguments.clone()))?
         }
         QuestionIntent::Article(article) => {
-            by_article(tool_named(tools, names::GET_ARTICLE_BY_INDEX)?, *article)
+            by_article(tool_named(tools, names::GET_ARTICLE_BY_INDEX)?, article)
         }
         QuestionIntent::Standard => {
             let tool = tool_named(tools, names::LOOKUP_STANDARD_CONTRACT)?;
             let article = all.iter().find_map(|wish| match wish {
-                QuestionIntent::Article(article) => Some(*article),
+                QuestionIntent::Article(article) => Some(article),
                 _ => None,
             });
             let indexed = article.filter(|_| property(tool, ARTICLE).is_some());
@@ -236,11 +236,11 @@ const ARTICLE: &[&str] = &[
     "article_id",
 ];
 
-fn by_article(tool: &ToolSpec, article: ArticleNumber) -> Option<PlannedToolCall> {
+fn by_article(tool: &ToolSpec, article: &ArticleReference) -> Option<PlannedToolCall> {
     let mut wanted = call_with_argument(tool, ARTICLE, &ToolArgumentValue::Article(article))?;
     let branch = property(tool, &["branch", "sub", "sub_index", "article_branch"]);
-    if let (Some((name, _)), Some(object), 1..) = (branch, wanted.1.as_object_mut(), article.branch) {
-        object.insert(name.into(), json!(article.branch));
+    if let (Some((name, _)), Some(object), 1..) = (branch, wanted.1.as_object_mut(), article.article.branch) {
+        object.insert(name.into(), json!(article.article.branch));
     }
     Some(wanted)
 }
@@ -297,7 +297,7 @@ fn tool_named<'a>(tools: &'a [ToolSpec], name: &str) -> Option<&'a ToolSpec> {
 
 enum ToolArgumentValue<'a> {
     Text(&'a str),
-    Article(ArticleNumber),
+    Article(&'a ArticleReference),
 }
 
 /// A call with this value in the property of one of these names, or in the only property there is.
@@ -313,7 +313,8 @@ fn call_with_argument(
             if has_type(schema, &tool.parameters, "integer")
                 || has_type(schema, &tool.parameters, "number") =>
         {
-            json!(article.number)
+            // A tool that takes a number has no ranges.
+            json!(Some(article.article.number).filter(|_| article.last.is_none())?)
         }
         ToolArgumentValue::Article(article) => json!(article.to_string()),
     };

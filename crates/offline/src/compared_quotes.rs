@@ -9,6 +9,7 @@ use doran_retrieval::HEADING_SEPARATOR;
 use super::cues::Cue;
 use super::quotes::{ComparisonExtent, QuotesFound, letters, quotable};
 use super::ranking::{AskedQuestion, UnitIndex};
+use super::text::squeezed;
 use super::units::{QuotableSource, SourceCitation};
 
 /// More articles than these were found for contracts as a whole, whatever was asked.
@@ -48,11 +49,11 @@ pub(super) fn compared_quotes<'a>(
     for source in &marked {
         let other = marked.iter().find(|other| answer_to_each_other(source, other));
         let own: Vec<String> = sentences_of(source);
-        let told = match other {
+        let quoted = match other {
             Some(other) => differing_sentences(&own, &sentences_of(other)),
             None => own.into_iter().take(1).collect(),
         };
-        told.into_iter().for_each(|words| found.add(words, *source, true));
+        quoted.into_iter().for_each(|words| found.add(words, *source, true));
     }
     found
 }
@@ -61,17 +62,17 @@ pub(super) fn compared_quotes<'a>(
 fn add_subject<'a>(asked: AskedQuestion<'_>, marked: &[QuotableSource<'a>], found: &mut QuotesFound<'a>) {
     let mut index = None;
     for (number, source) in marked.iter().enumerate() {
-        let mut told = sentences_of(source);
-        if told.len() > MAX_SENTENCES_OF_ARTICLE {
+        let mut quoted = sentences_of(source);
+        if quoted.len() > MAX_SENTENCES_OF_ARTICLE {
             let index = index.get_or_insert_with(|| UnitIndex::new(marked));
             let ranked = index.rank(asked);
             let best = ranked.iter().filter(|one| one.unit.source == number).take(MAX_BEST_SENTENCES);
             let best: BTreeSet<String> = best.map(|one| letters(one.unit.text)).collect();
-            told.retain(|words| {
+            quoted.retain(|words| {
                 best.iter().any(|one| letters(words).contains(one) || one.contains(&letters(words)))
             });
         }
-        told.into_iter().for_each(|words| found.add(words, *source, true));
+        quoted.into_iter().for_each(|words| found.add(words, *source, true));
     }
 }
 
@@ -88,7 +89,7 @@ fn sentences_of(source: &QuotableSource<'_>) -> Vec<String> {
 /// The sentences of an article that decide how it differs from another: those that the other does not have, or where these are
 /// many, those that are most like one of the other.
 fn differing_sentences(own: &[String], other: &[String]) -> Vec<String> {
-    let lacks = |all: &[String], one: &String| !all.iter().any(|known| same_words(known) == same_words(one));
+    let lacks = |all: &[String], one: &String| !all.iter().any(|known| squeezed(known) == squeezed(one));
     let ours: Vec<&String> = own.iter().filter(|one| lacks(other, one)).collect();
     let theirs: Vec<&String> = other.iter().filter(|one| lacks(own, one)).collect();
     if ours.is_empty() {
@@ -103,18 +104,14 @@ fn differing_sentences(own: &[String], other: &[String]) -> Vec<String> {
         alike.extend(theirs.iter().map(|other| (likeness(one, other), *one, *other)));
     }
     alike.sort_by(|left, right| right.0.total_cmp(&left.0));
-    let mut told: Vec<(&String, &String)> = Vec::new();
+    let mut quoted: Vec<(&String, &String)> = Vec::new();
     for (_, one, other) in alike {
-        if told.len() < MAX_QUOTED_PAIRS && told.iter().all(|known| known.0 != one && known.1 != other) {
-            told.push((one, other));
+        if quoted.len() < MAX_QUOTED_PAIRS && quoted.iter().all(|known| known.0 != one && known.1 != other) {
+            quoted.push((one, other));
         }
     }
-    let is_told = |one: &&String| told.is_empty() || told.iter().any(|(known, _)| known == one);
-    ours.into_iter().filter(is_told).take(MAX_DIFFERING_SENTENCES).cloned().collect()
-}
-
-fn same_words(text: &str) -> String {
-    text.chars().filter(|char| char.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+    let is_picked = |one: &&String| quoted.is_empty() || quoted.iter().any(|(known, _)| known == one);
+    ours.into_iter().filter(is_picked).take(MAX_DIFFERING_SENTENCES).cloned().collect()
 }
 
 /// How alike two sentences are, by the pairs of letters that they share. Those that say a different number of the same are

@@ -51,10 +51,14 @@ pub(super) fn standard_comparison(question: &str) -> Option<StandardComparison> 
 /// What a comparison is about, each as a standard contract is asked for it: articles by number, those of the standard with its
 /// name, or else the words of a subject.
 pub(super) fn compared_subjects(question: &str) -> Vec<String> {
-    let named = named_references(question).into_iter().map(|(reference, of_standard)| {
-        if of_standard { format!("표준계약서 {reference}") } else { reference.to_string() }
-    });
-    let named: Vec<String> = named.collect();
+    let mut named: Vec<String> = Vec::new();
+    for (reference, of_standard) in named_references(question) {
+        let side = if of_standard { "표준계약서 " } else { "" };
+        match reference.last {
+            Some(_) => named.extend(reference.counted_articles().map(|article| format!("{side}{article}"))),
+            None => named.push(format!("{side}{reference}")),
+        }
+    }
     if !named.is_empty() {
         return named;
     }
@@ -67,8 +71,7 @@ fn named_references(question: &str) -> Vec<(ArticleReference, bool)> {
     let mut end = 0;
     let mut named = Vec::new();
     for reference in find_article_references(question) {
-        // The articles inside 제7조부터 제10조까지 have the place of the whole.
-        let before = question.get(end..reference.range.start).unwrap_or_default();
+        let before = &question[end..reference.range.start];
         let of_standard = is_of_standard(before, &question[reference.range.end..]);
         end = reference.range.end;
         if reference.law.is_none() && reference.appendix.is_none() {

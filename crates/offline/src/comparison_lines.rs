@@ -30,7 +30,7 @@ pub(super) fn comparison_lines(
         }
     }
     let mut lines = Vec::new();
-    let mut told: BTreeMap<(u8, String), Vec<String>> = BTreeMap::new();
+    let mut lists: BTreeMap<(u8, String), Vec<String>> = BTreeMap::new();
     for own in &articles {
         let (order, beside, phrase) = match ComparisonRemark::of_title(own.0.title) {
             Some(ComparisonRemark::NotIn(contract)) if own.0.is_standard() => {
@@ -56,14 +56,14 @@ pub(super) fn comparison_lines(
             }
             continue;
         }
-        let listed = told
+        let listed = lists
             .entry((order, beside.to_owned()))
             .or_insert_with(|| vec![phrase.filled(turn.language, &[beside])]);
         listed.extend(article_lines(turn, own, [FixedPhrase::ListedArticle, FixedPhrase::ListedMore]));
         let phrases = [FixedPhrase::ListedStandard, FixedPhrase::ListedMore];
         listed.extend(other.into_iter().flat_map(|other| article_lines(turn, other, phrases)));
     }
-    lines.extend(told.into_values().flatten());
+    lines.extend(lists.into_values().flatten());
     lines
 }
 

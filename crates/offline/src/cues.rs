@@ -17,11 +17,11 @@ macro_rules! cues {
 }
 
 cues! {
-    Greeting, Thanks, Bye, Filler, AsksWhatItIs, WantsWriter, WantsSummary, AboutConversation, AboutDocuments,
+    Greeting, Thanks, Bye, Filler, AsksWhatItIs, WantsWriter, WantsSummary, AboutConversation, SaysHowToSumUp,
     NamesDocuments, States, AsksSomething, AsksToRecall, AboutContracts, OffTopic, PointsBack,
     GoesOn, ShowsAgain, OpensFollowUp, AboutStandard, Decides, AsksForList, LeadsToList, Compares,
     AsksForPlace, AsksForRules, NamesRules, FollowsUp, NamesThing, SaysHowItIs, NamesQuestion, NamesTheRest, SaysThatItWasSaid, AsksAnything, IsOwn, AsksAboutMe, GivesOrders,
-    AsksForValue, AsksToCompute, Miswritten, PointsAtThing, CalledFormula, Date, EndsAtDate, Year, AsksForWeather, IsTimeWord, IsNoPlace, FileName, Quoted, LooksInDocuments, SearchesWeb, IsRole, AsksWho,
+    AsksForValue, AsksToCompute, Miswritten, PointsAtThing, CalledFormula, Date, DateOfYear, EndsAtDate, Year, AsksForWeather, IsTimeWord, IsNoPlace, FileName, Quoted, LooksInDocuments, SearchesWeb, IsRole, AsksWho,
     SaysHowToSearch, AsksToRun, AsksForAnything, NamesProvisions, NamesContract, ComparesWholes, BesideStandard, SignsContract, NamesStandard, ContractAsFront, OnOneSide, OwnContract, BeyondStandard, SaysMissing,
 }
 

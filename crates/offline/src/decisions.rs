@@ -13,7 +13,7 @@ use super::facts;
 use super::intent::{self, QuestionIntent};
 use super::memory;
 use super::quotes;
-use super::ranking::question_terms;
+use super::ranking::{QuestionTerm, question_terms};
 use super::schema::{RuleChoice, RuleDecision};
 use super::text::{content_words, sentences, words};
 use super::turn::OfflineTurn;
@@ -33,7 +33,9 @@ pub(super) fn route(turn: &OfflineTurn<'_>) -> RuleDecision {
         (AssistantRoute::Rag, ["문서에서 찾을 말이 있습니다", "names something to be found in documents"])
     } else if intent::intents_of(question).iter().any(is_for_a_tool) {
         (AssistantRoute::Agent, ["도구로 답할 요청입니다", "asks for what a tool does"])
-    } else if Cue::WantsWriter.is_in(question) || Cue::WantsSummary.is_in(question) {
+    } else if Cue::WantsWriter.is_in(question)
+        || Cue::WantsSummary.is_in(question) && subject_of_summary(question).is_empty()
+    {
         (AssistantRoute::Agent, ["글을 쓰거나 정리하는 요청입니다", "asks to write or to sum up"])
     } else if facts::is_statement(question) && !turn.asks {
         (AssistantRoute::Agent, ["찾을 것을 묻지 않았습니다", "asks for nothing to be found"])
@@ -100,9 +102,7 @@ pub(super) fn classify(turn: &OfflineTurn<'_>) -> RuleDecision {
         (QueryType::Chitchat, ["인사나 대화입니다", "small talk"])
     } else if intent::intents_of(question).iter().any(is_for_memory) {
         (QueryType::Chitchat, ["기억해 둘 것이나 잊을 것입니다", "something to remember or to forget"])
-    } else if Cue::WantsSummary.is_in(question)
-        && (Cue::AboutConversation.is_in(question) || !Cue::AboutDocuments.is_in(question))
-    {
+    } else if Cue::WantsSummary.is_in(question) && subject_of_summary(question).is_empty() {
         (QueryType::Summary, ["요약을 바랍니다", "asks to sum up"])
     } else if asks_for_what_was_said(turn) {
         (
@@ -265,6 +265,15 @@ fn is_about_contracts(question: &str) -> bool {
         matches!(wish, QuestionIntent::Article(_) | QuestionIntent::Title(_) | QuestionIntent::Standard)
     };
     Cue::AboutContracts.is_in(question) || intent::intents_of(question).iter().any(contract)
+}
+
+/// The words of a wish to sum up that name what is to be summed up: 회의록 in "회의록 요약해줘". None where it is the conversation or
+/// the answer before.
+pub(super) fn subject_of_summary(question: &str) -> Vec<QuestionTerm> {
+    if Cue::AboutConversation.is_in(question) || Cue::PointsBack.is_in(question) {
+        return Vec::new();
+    }
+    question_terms(question).into_iter().filter(|term| !Cue::SaysHowToSumUp.is_in(&term.stem)).collect()
 }
 
 /// Whether a question is too short to stand alone: "왜?", "언제까지?", "더 자세히 알려줘".

@@ -7,7 +7,7 @@ use doran_retrieval::ends_in_consonant;
 use regex::Regex;
 
 use super::cues::Cue;
-use super::text::{without_particle, words};
+use super::text::{squeezed, without_particle, words};
 
 /// `내 SUBJECT는 VALUE이다` in its usual forms, and `my SUBJECT is VALUE`. The topic particle is surer than the subject
 /// particle, which also ends many nouns, so it is tried first.
@@ -65,7 +65,7 @@ pub(super) fn personal_fact_question(sentence: &str) -> Option<PersonalFactQuest
     let asks = sentence.trim_end().ends_with('?') || Cue::AsksSomething.is_in(sentence);
     let personal =
         if words[mine].eq_ignore_ascii_case("my") { Cue::AsksAboutMe.is_in(sentence) } else { mine < 2 };
-    let rest = squeeze(&words[mine + 1..].concat());
+    let rest = squeezed(&words[mine + 1..].concat());
     (asks && personal && words.len() <= MAX_PERSONAL_WORDS && !rest.is_empty())
         .then_some(PersonalFactQuestion { rest, subject: subject_asked(&words[mine + 1..]) })
 }
@@ -81,7 +81,7 @@ pub(super) struct PersonalFactQuestion {
 impl PersonalFactQuestion {
     /// Whether this fact answers the question.
     pub(super) fn is_about(&self, fact: &StatedFact<'_>) -> bool {
-        self.rest.starts_with(&squeeze(&fact.subject))
+        self.rest.starts_with(&squeezed(&fact.subject))
     }
 }
 
@@ -106,9 +106,6 @@ fn subject_asked(tail: &[&str]) -> String {
     subject.join(" ")
 }
 
-fn squeeze(text: &str) -> String {
-    text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
-}
 #[cfg(test)]
 mod tests {
     use super::*;

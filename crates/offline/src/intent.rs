@@ -1,7 +1,7 @@
 //! What a question wishes to be done, read by fixed patterns: a formula, the weather of a place, the time, an article
 //! of a contract. A pattern with an empty slot is told as such and never filled by a guess.
 
-use doran_retrieval::ArticleNumber;
+use doran_retrieval::contract::ArticleReference;
 
 use super::arithmetic;
 use super::calendar::{CalendarArguments, calendar_question};
@@ -33,8 +33,8 @@ pub(super) enum QuestionIntent {
     File(String),
     /// Run this program.
     Run(String),
-    /// Show this article of a contract.
-    Article(ArticleNumber),
+    /// Show this article of a contract, or the articles of this range.
+    Article(ArticleReference),
     /// Show the article with this title.
     Title(String),
     /// Look at the standard contract.
@@ -67,7 +67,7 @@ pub(super) fn intents_of(question: &str) -> Vec<QuestionIntent> {
     }
     files(&prose).into_iter().for_each(|file| add(QuestionIntent::File(file)));
     let articles = named_articles(&prose);
-    articles.iter().for_each(|article| add(QuestionIntent::Article(*article)));
+    articles.iter().for_each(|article| add(QuestionIntent::Article(article.clone())));
     article_titles(&prose).into_iter().for_each(|title| add(QuestionIntent::Title(title)));
     if Cue::AboutStandard.is_in(&lower) {
         add(QuestionIntent::Standard);
@@ -206,8 +206,8 @@ mod tests {
             QuestionIntent::Compute(formula) => format!("compute {formula}"),
             QuestionIntent::ComputeWhat => "compute ?".into(),
             QuestionIntent::Time(arguments) => {
-                let told = arguments.iter().map(|(name, value)| format!(" {name}={value}").replace('"', ""));
-                format!("time{}", told.collect::<String>())
+                let shown = arguments.iter().map(|(name, value)| format!(" {name}={value}").replace('"', ""));
+                format!("time{}", shown.collect::<String>())
             }
             QuestionIntent::Weather(place) => format!("weather {place}"),
             QuestionIntent::WeatherWhere => "weather ?".into(),
@@ -256,6 +256,35 @@ mod tests {
         check("연차는 며칠이야?", &[]);
         check("공휴일에도 출근하나요?", &[]);
         check("언제야?", &[]);
+    }
+
+    #[test]
+    fn a_weekday_or_a_holiday_is_found_by_its_name() {
+        check("다음 주 금요일은 며칠이야?", &["time week=1 weekday=friday"]);
+        check("이번 주 토요일 날짜 알려줘", &["time week=0 weekday=saturday"]);
+        check("다다음주 월요일은 언제예요?", &["time week=2 weekday=monday"]);
+        check("지난주 수요일은 며칠이었어?", &["time week=-1 weekday=wednesday"]);
+        check("what date is next Friday?", &["time week=1 weekday=friday"]);
+        check("금요일이 며칠이지?", &["time weekday=friday"]);
+        check("이번 달 마지막 월요일은 언제야?", &["time nth_in_month=-1 weekday=monday"]);
+        check(
+            "When is the first Tuesday of next month?",
+            &["time add_months=1 nth_in_month=1 weekday=tuesday"],
+        );
+        check("추석이 언제야?", &["time holiday=추석"]);
+        check("When is Chuseok?", &["time holiday=Chuseok"]);
+        check("2028년 설날은 며칠이에요?", &["time holiday=설날 holidays_of=2028"]);
+        check("내년 설 연휴는 언제야?", &["time add_years=1 holiday=설 연휴"]);
+        check("크리스마스까지 며칠 남았어?", &["time holiday=크리스마스"]);
+        check("12월 25일은 무슨 요일이야?", &["time date=12-25"]);
+        check("What day of the week is December 25?", &["time date=12-25"]);
+        check("3월 1일까지 며칠 남았어?", &["time until=03-01"]);
+        check("내일은 금요일이야?", &["time add_days=1"]);
+        check("월요일부터 금요일까지 며칠이야?", &[]);
+        check("다음 주 금요일 회의는 몇 시야?", &[]);
+        check("추석 선물은 언제 나와?", &[]);
+        check("11월 16일 회의는 몇 시야?", &[]);
+        check("송년회는 금요일이야?", &[]);
     }
 
     #[test]

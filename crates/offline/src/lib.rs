@@ -19,6 +19,7 @@ mod comparison_lines;
 mod cues;
 mod decisions;
 mod facts;
+mod headings;
 mod intent;
 mod meaning;
 mod memory;

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use doran_agents::Language;
 use doran_agents::agents::contract::{ENGLISH_APPENDIX_WORDS, KOREAN_APPENDIX_WORDS};
 use doran_retrieval::ArticleNumber;
-use doran_retrieval::contract::find_article_references;
+use doran_retrieval::contract::{ArticleReference, find_article_references};
 use regex::Regex;
 
 use super::intent::quoted;
@@ -32,15 +32,20 @@ static CLAUSE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"제?\s*(\d{1,2})\
 pub(super) struct NamedPlace {
     /// What is attached: `별지 1`.
     pub(super) appendix: Option<String>,
-    /// The article.
+    /// The article, or the first one of a range.
     pub(super) article: Option<ArticleNumber>,
+    /// The last article of a range.
+    pub(super) last: Option<ArticleNumber>,
     /// The clause of the article.
     pub(super) clause: Option<u32>,
 }
 
 impl fmt::Display for NamedPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let article = self.article.map(|article| article.to_string());
+        let article = self.article.map(|article| match self.last {
+            None => article.to_string(),
+            Some(last) => format!("{article}부터 {last}까지"),
+        });
         let clause = self.clause.map(|clause| format!("제{clause}항"));
         let names: Vec<String> = [self.appendix.clone(), article, clause].into_iter().flatten().collect();
         f.write_str(&names.join(" "))
@@ -50,9 +55,13 @@ impl fmt::Display for NamedPlace {
 impl NamedPlace {
     /// How the place is called in a language.
     pub(super) fn label(&self, language: Language) -> String {
-        let article = self.article.map(|article| match article.branch {
+        let name = |article: ArticleNumber| match article.branch {
             0 => format!("Article {}", article.number),
             branch => format!("Article {}-{branch}", article.number),
+        };
+        let article = self.article.map(|article| match self.last {
+            None => name(article),
+            Some(last) => format!("{} to {}", name(article), name(last)),
         });
         match language {
             Language::Korean => self.to_string(),
@@ -64,7 +73,7 @@ impl NamedPlace {
     }
 
     /// Whether a unit stands at this place.
-    pub(super) fn holds(&self, unit: &QuotableUnit<'_>, index: &UnitIndex<'_>) -> bool {
+    pub(super) fn contains(&self, unit: &QuotableUnit<'_>, index: &UnitIndex<'_>) -> bool {
         let title = index.sources()[unit.source].title;
         let attached = |text: &str| APPENDIX.captures(text).map(|found| appendix_label(&found[1]));
         let within = match &self.appendix {
@@ -75,17 +84,21 @@ impl NamedPlace {
             None => attached(title).is_none() && attached(unit.heading).is_none(),
         };
         within
-            && self.article.is_none_or(|article| unit.article == Some(article))
+            && self.article.is_none_or(|article| {
+                unit.article
+                    .is_some_and(|of_unit| (article..=self.last.unwrap_or(article)).contains(&of_unit))
+            })
             && self.clause.is_none_or(|clause| unit.clause == Some(clause))
     }
 }
 
-/// The articles of the main part that a text names, in order, each once.
-pub(super) fn named_articles(text: &str) -> Vec<ArticleNumber> {
+/// The articles of the main part that a text names, and ranges of them, in order, each once, without clauses.
+pub(super) fn named_articles(text: &str) -> Vec<ArticleReference> {
     let mut articles = Vec::new();
     for reference in find_article_references(text).into_iter().filter(|one| one.appendix.is_none()) {
-        if !articles.contains(&reference.article) {
-            articles.push(reference.article);
+        let article = ArticleReference { clause: None, item: None, law: None, range: 0..0, ..reference };
+        if !articles.contains(&article) {
+            articles.push(article);
         }
     }
     articles
@@ -146,15 +159,11 @@ pub(super) fn named_places(question: &str) -> (Vec<NamedPlace>, String) {
     let references = find_article_references(question);
     for reference in &references {
         let appendix = reference.appendix.clone();
-        add(NamedPlace { appendix, article: Some(reference.article), clause: reference.clause });
+        let ArticleReference { article, last, clause, .. } = *reference;
+        add(NamedPlace { appendix, article: Some(article), last, clause });
     }
-    let mut start = rest.len();
-    for range in references.iter().rev().map(|reference| reference.range.clone()) {
-        // The articles inside 제7조부터 제10조까지 have the place of the whole.
-        if range.end <= start {
-            rest.replace_range(range.clone(), " ");
-            start = range.start;
-        }
+    for reference in references.iter().rev() {
+        rest.replace_range(reference.range.clone(), " ");
     }
     if references.is_empty()
         && let Some(clause) = CLAUSE.captures(question).and_then(|found| found[1].parse().ok())

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use doran_agents::agents::contract::StandardComparison;
-use doran_retrieval::{HEADING_SEPARATOR, MessageQuestion, asks_or_requests};
+use doran_retrieval::{ArticleNumber, HEADING_SEPARATOR, MessageQuestion, asks_or_requests};
 use regex::Regex;
 
 use super::compared_quotes::compared_quotes;
@@ -14,7 +14,7 @@ use super::cues::Cue;
 use super::intent::{QuestionIntent, intents_of};
 use super::places::{NamedPlace, article_titles, named_articles, named_places};
 use super::ranking::{AskedQuestion, RankedUnit, UnitIndex, question_terms};
-use super::text::sentences;
+use super::text::{sentences, squeezed};
 use super::units::{
     QuotableSource, QuotableSourceKind, QuotableUnit, SourceCitation, UnitKind, row_cells, split_units,
 };
@@ -168,7 +168,14 @@ pub(super) fn find_quotes<'a>(asked: AskedQuestion<'_>, sources: &[QuotableSourc
     if !named.is_empty() {
         return quotes_of_places(&named, &rest, &index, question);
     }
-    if let Some(found) = overview(question, sources).or_else(|| titled(question, &index)) {
+    // Of two contracts that are compared, one may have as a clause what the other has as an article.
+    let compares_both = compares_with_standard(question, sources);
+    let has_both = |found: &QuotesFound<'_>| {
+        let is_standard = |pick: &PickedQuote<'_>| pick.source.is_standard();
+        found.picks.iter().any(is_standard) && !found.picks.iter().all(is_standard)
+    };
+    let by_title = || titled(question, &index).filter(|found| !compares_both || has_both(found));
+    if let Some(found) = overview(question, sources).or_else(by_title) {
         return found;
     }
     // The standard is a place to look, and no word to look for.
@@ -244,6 +251,11 @@ fn better_ranking<'a, 'q>(
     if confidence(&alone) > confidence(&ranked) { (asks, alone) } else { (whole, ranked) }
 }
 
+/// Whether a question compares and there is a standard contract to compare with.
+fn compares_with_standard(question: &str, sources: &[QuotableSource<'_>]) -> bool {
+    Cue::Compares.is_in(question) && sources.iter().any(QuotableSource::is_standard)
+}
+
 /// A question without the words that name the standard contract.
 pub(super) fn without_standard(question: &str) -> String {
     STANDARD.replace_all(question, " ").into_owned()
@@ -256,28 +268,30 @@ fn answer_from<'a>(
     index: &UnitIndex<'a>,
     found: &mut QuotesFound<'a>,
 ) {
-    if ranked.is_empty() {
-        return;
-    }
+    let [first, others @ ..] = ranked else { return };
     let question = asked.question;
     let sure = confidence(ranked);
     // Of two contracts that are compared each side is told.
-    let both = Cue::Compares.is_in(question) && index.sources().iter().any(QuotableSource::is_standard);
-    if !both && tell_sides(asked, index, found) {
+    let both = compares_with_standard(question, index.sources());
+    if !both && quote_sides(asked, index, found) {
         return;
     }
     // A text that the person gave is about what they ask. There a sentence with all words of the question is near.
     let is_given = index.sources().iter().all(|source| source.cite == SourceCitation::Given);
-    let is_near = sure >= if both { EITHER_SIDE } else { NEAR } || is_given && ranked[0].holds_all_words();
-    // A question may name the article of a contract that answers it by its title alone.
-    let squeezed = squeeze(question);
-    let titled = |one: &&RankedUnit<'_>| {
-        index.sources()[one.unit.source].kind != QuotableSourceKind::Document
-            && article_title(one.unit.heading).is_some_and(|title| squeezed.contains(&title))
-    };
-    let best = if is_near { ranked.first() } else { ranked.iter().find(titled) };
-    let Some(best) = best else { return };
-    let is_sure = is_near && is_sure(ranked);
+    let is_near = sure >= if both { EITHER_SIDE } else { NEAR } || is_given && first.has_all_words();
+    if !is_near && !both {
+        // A question may name the article of a contract that answers it by its title alone.
+        let asked_for = squeezed(question);
+        let titled = ranked.iter().find(|one| {
+            index.sources()[one.unit.source].kind != QuotableSourceKind::Document
+                && article_title(one.unit.heading).is_some_and(|title| asked_for.contains(&title))
+        });
+        titled.into_iter().for_each(|one| found.add_with_lead(&one.unit, index, asked, false));
+    }
+    if !is_near {
+        return;
+    }
+    let (best, is_sure) = (first, is_sure(ranked));
     if both {
         // Two articles are compared whole if they are short: what differs may stand in another clause.
         let same = |unit: &&QuotableUnit<'_>| {
@@ -288,10 +302,6 @@ fn answer_from<'a>(
         } else {
             found.add_unit(&best.unit, index, asked, is_sure);
         }
-        return;
-    }
-    if !is_near {
-        found.add_with_lead(&best.unit, index, asked, false);
         return;
     }
     let listed = best.unit.kind == UnitKind::Item && Cue::AsksForList.is_in(question);
@@ -318,33 +328,33 @@ fn answer_from<'a>(
     };
     let close = |one: &&RankedUnit<'_>| one.score > best.score - CLOSE && !is_row_beside(one);
     let close = |one: &&RankedUnit<'_>| close(one) && (!is_sure || covers_question(one));
-    let others = ranked[1..].iter().filter(close).take(MAX_QUOTED_UNITS - 1);
+    let others = others.iter().filter(close).take(MAX_QUOTED_UNITS - 1);
     others.for_each(|one| found.add_with_lead(&one.unit, index, asked, is_sure));
 }
 
 /// Tells the best unit for each of the two things that a question compares. Returns whether it compares two and one is told.
-fn tell_sides<'a>(asked: AskedQuestion<'_>, index: &UnitIndex<'a>, found: &mut QuotesFound<'a>) -> bool {
+fn quote_sides<'a>(asked: AskedQuestion<'_>, index: &UnitIndex<'a>, found: &mut QuotesFound<'a>) -> bool {
     let question = asked.question;
     let Some(pair) = PAIR.captures(question).filter(|_| Cue::Compares.is_in(question)) else { return false };
     let sides: Vec<&str> = pair.iter().skip(1).flatten().map(|side| side.as_str()).collect();
-    let (mut told, mut missing) = (QuotesFound::default(), Vec::new());
-    let mut told_units: Vec<(usize, &str)> = Vec::new();
+    let (mut sides_found, mut missing) = (QuotesFound::default(), Vec::new());
+    let mut quoted_units: Vec<(usize, &str)> = Vec::new();
     for (side, other) in sides.iter().zip(sides.iter().rev()) {
         let alone = question.replacen(other, " ", 1);
         let alone = AskedQuestion { question: &alone, before: asked.before };
         let mut ranked = index.rank(alone);
-        ranked.retain(|one| !told_units.contains(&(one.unit.source, one.unit.text)));
+        ranked.retain(|one| !quoted_units.contains(&(one.unit.source, one.unit.text)));
         if confidence(&ranked) >= EITHER_SIDE {
-            told_units.push((ranked[0].unit.source, ranked[0].unit.text));
-            told.add_unit(&ranked[0].unit, index, alone, is_sure(&ranked));
+            quoted_units.push((ranked[0].unit.source, ranked[0].unit.text));
+            sides_found.add_unit(&ranked[0].unit, index, alone, is_sure(&ranked));
         } else {
             missing.push((*side).to_owned());
         }
     }
-    if told.picks.is_empty() {
+    if sides_found.picks.is_empty() {
         return false;
     }
-    found.picks.append(&mut told.picks);
+    found.picks.append(&mut sides_found.picks);
     found.missing.append(&mut missing);
     true
 }
@@ -363,7 +373,7 @@ fn quotes_of_places<'a>(
     let ranked = index.rank(AskedQuestion { question, before: "" });
     for place in named.iter().take(MAX_PLACES) {
         let mut there: Vec<&RankedUnit<'a>> =
-            ranked.iter().filter(|one| place.holds(&one.unit, index)).collect();
+            ranked.iter().filter(|one| place.contains(&one.unit, index)).collect();
         let is_standard = |one: &&RankedUnit<'_>| index.sources()[one.unit.source].is_standard();
         if only_standard && there.iter().any(is_standard) {
             there.retain(is_standard);
@@ -377,20 +387,10 @@ fn quotes_of_places<'a>(
             found.missing.push(place.to_string());
             continue;
         }
-        // Several documents may have an article of this number: those that the question fits best are meant, which are all of
-        // them if it says nothing but the number.
-        let least = [false, true].map(|standard| {
-            let of_side = there.iter().filter(|one| is_standard(one) == standard);
-            of_side.map(|one| one.document_lacks).fold(f64::INFINITY, f64::min)
-        });
-        if question_terms(&rest).is_empty() {
-            // A section such as "5. 숙박" is an article where no document has one that calls itself so.
-            let is_article = |one: &&RankedUnit<'_>| !named_articles(one.unit.heading).is_empty();
-            if there.iter().any(is_article) {
-                there.retain(is_article);
-            }
-        } else {
-            there.retain(|one| one.document_lacks <= least[usize::from(is_standard(one))]);
+        // A section such as "5. 숙박" is an article where no document has one that calls itself so.
+        let is_article = |one: &&RankedUnit<'_>| !named_articles(one.unit.heading).is_empty();
+        if question_terms(&rest).is_empty() && there.iter().any(is_article) {
+            there.retain(is_article);
         }
         if asks && place.clause.is_none() && there.len() > 2 {
             let best = there[0].score;
@@ -398,27 +398,27 @@ fn quotes_of_places<'a>(
             there.truncate(3);
         }
         let wanted: Vec<(usize, &str)> = there.iter().map(|one| (one.unit.source, one.unit.text)).collect();
-        let mut told: BTreeMap<&str, usize> = BTreeMap::new();
-        for unit in index.units().filter(|unit| wanted.contains(&(unit.source, unit.text))) {
-            let count = told.entry(index.sources()[unit.source].document()).or_default();
+        let mut quoted: BTreeMap<(&str, Option<ArticleNumber>), usize> = BTreeMap::new();
+        let mut units: Vec<&QuotableUnit<'a>> =
+            index.units().filter(|unit| wanted.contains(&(unit.source, unit.text))).collect();
+        if place.last.is_some() {
+            // A search gives the articles of a range in its own order.
+            let document = |unit: &QuotableUnit<'_>| {
+                let title = index.sources()[unit.source].document();
+                index.sources().iter().position(|source| source.document() == title)
+            };
+            units.sort_by_key(|unit| (document(unit), unit.article));
+        }
+        for unit in units {
+            let article = unit.article.filter(|_| place.last.is_some());
+            let count = quoted.entry((index.sources()[unit.source].document(), article)).or_default();
             *count += 1;
             if *count <= MAX_UNITS_PER_PLACE {
                 found.add_unit(unit, index, AskedQuestion::default(), true);
             }
         }
     }
-    // What answers to an article in the standard has another number there.
-    let compares = Cue::Compares.is_in(question) && Cue::AboutStandard.is_in(question);
-    if compares && !found.picks.iter().any(|pick| pick.source.is_standard()) {
-        let standard = index.units().filter(|unit| index.sources()[unit.source].is_standard());
-        standard
-            .take(MAX_UNITS_PER_PLACE)
-            .for_each(|unit| found.add_unit(unit, index, AskedQuestion::default(), true));
-    }
     add_parts_beside_places(question, index, &mut found);
-    if found.picks.is_empty() && asks && is_sure(&ranked) && beside_places(question).is_empty() {
-        found.add_unit(&ranked[0].unit, index, AskedQuestion { question, before: "" }, true);
-    }
     found
 }
 
@@ -440,8 +440,9 @@ pub(super) fn beside_places(question: &str) -> Vec<&str> {
         named_places(part).0.is_empty()
             && intents_of(part).iter().all(|wish| matches!(wish, QuestionIntent::Title(_)))
             && asks_or_requests(part)
-            && question_terms(part).len() > 1
+            && !question_terms(part).is_empty()
             && !Cue::PointsBack.is_in(part)
+            && !Cue::Compares.is_in(part)
             && !Cue::WantsSummary.is_in(part)
     };
     if named_places(question).0.is_empty() {
@@ -503,18 +504,14 @@ fn overview<'a>(question: &str, sources: &[QuotableSource<'a>]) -> Option<Quotes
 /// The title in the heading of an article, without spaces: `제8조(지체 상금)` has 지체상금.
 fn article_title(heading: &str) -> Option<String> {
     let (_, title) = heading.rsplit(HEADING_SEPARATOR).next()?.trim().strip_suffix(')')?.split_once('(')?;
-    Some(squeeze(title)).filter(|title| title.chars().count() > 1)
-}
-
-fn squeeze(text: &str) -> String {
-    text.split_whitespace().collect::<String>().to_lowercase()
+    Some(squeezed(title)).filter(|title| title.chars().count() > 1)
 }
 
 /// The articles whose titles a question names: "비밀유지 조항 보여줘".
 fn titled<'a>(question: &str, index: &UnitIndex<'a>) -> Option<QuotesFound<'a>> {
     let titles = article_titles(question);
     let mut found = QuotesFound::default();
-    for title in titles.iter().map(|title| squeeze(title)) {
+    for title in titles.iter().map(|title| squeezed(title)) {
         let named = |unit: &&QuotableUnit<'_>| article_title(unit.heading).as_ref() == Some(&title);
         let there = index.units().filter(named).take(MAX_UNITS_PER_PLACE);
         there.for_each(|unit| found.add_unit(unit, index, AskedQuestion::default(), true));

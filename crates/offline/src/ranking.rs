@@ -50,10 +50,6 @@ const MAX_SCORE: f64 = 10.0;
 pub(super) type Features = [f64; FEATURES.len()];
 
 #[allow(clippy::expect_used, reason = "the pattern is fixed, and every test uses it")]
-static MODEL_NAME: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"([A-Za-z]{1,5})-?(\d+[A-Za-z0-9]*)").expect("a pattern"));
-
-#[allow(clippy::expect_used, reason = "the pattern is fixed, and every test uses it")]
 static COUNTED: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(?:^|[^A-Za-z0-9_-])(\d[\d,]*)([가-힣])").expect("a pattern"));
 
@@ -121,16 +117,16 @@ pub(super) struct QuestionTerm {
 }
 
 /// How far a word is held where only another word for it is there, and where only its front is.
-const SYNONYM_HOLDS: f64 = 0.8;
-const FRONT_HOLDS: f64 = 0.4;
+const SYNONYM_DEGREE: f64 = 0.8;
+const FRONT_DEGREE: f64 = 0.4;
 
 /// How far a word is held that stands in the answer to a frequent question and not in that question.
-const ANSWER_HOLDS: f64 = 0.8;
+const ANSWER_DEGREE: f64 = 0.8;
 
 impl QuestionTerm {
     /// Whether a short text, such as a title or a cell, holds the word.
     pub(super) fn is_named_in(&self, text: &str) -> bool {
-        self.stem.chars().count() > 1 && !text.is_empty() && TextTerms::of(text).holds(self) > 0.0
+        self.stem.chars().count() > 1 && !text.is_empty() && TextTerms::of(text).match_degree(self) > 0.0
     }
 }
 
@@ -171,21 +167,20 @@ impl TextTerms {
     }
 
     /// How far the text holds a term: 1 for the word itself.
-    fn holds(&self, term: &QuestionTerm) -> f64 {
+    fn match_degree(&self, term: &QuestionTerm) -> f64 {
         let long = term.stem.chars().count() > 1;
         if self.stems.contains(&term.stem) || (long && self.contains(&term.stem)) {
             1.0
         } else if term.others.iter().any(|other| other.iter().all(|stem| self.stems.contains(stem))) {
-            SYNONYM_HOLDS
+            SYNONYM_DEGREE
         } else {
-            term.front.as_ref().map_or(0.0, |front| FRONT_HOLDS * self.holds(front))
+            term.front.as_ref().map_or(0.0, |front| FRONT_DEGREE * self.match_degree(front))
         }
     }
 }
 
 fn stems_of(text: &str) -> Vec<String> {
-    let names = model_names(text).into_iter().map(|(name, _)| name);
-    text_stems(text).into_iter().map(|(stem, _)| stem).chain(names).chain(counted_numbers(text)).collect()
+    text_stems(text).into_iter().map(|(stem, _)| stem).chain(counted_numbers(text)).collect()
 }
 
 /// Numbers with the syllable behind them: 3인 in 3인실, 6개 in 6개월. The number alone stands for any of them.
@@ -194,26 +189,12 @@ fn counted_numbers(text: &str) -> Vec<String> {
     found.map(|counted| format!("{}{}", counted[1].replace(',', ""), &counted[2])).collect()
 }
 
-/// Names such as `A-200`, `LP60`, `E3`, in lower case without the dash, each with its letters.
-fn model_names(text: &str) -> Vec<(String, String)> {
-    let found = MODEL_NAME.captures_iter(text);
-    found.map(|name| (format!("{}{}", &name[1], &name[2]).to_lowercase(), name[1].to_lowercase())).collect()
-}
-
 /// The words of a question that say what it is about.
 pub(super) fn question_terms(question: &str) -> Vec<QuestionTerm> {
     let found = text_stems(question);
     let mut stems: Vec<String> = found.iter().map(|(stem, _)| stem.clone()).collect();
     let synonyms = stem_synonyms(&stems);
-    let names = model_names(question);
     let compounds = compounds(question, &found);
-    // The parts of a name say less than the name.
-    stems.retain(|stem| {
-        !names
-            .iter()
-            .any(|(name, letters)| stem == letters || name.strip_prefix(letters.as_str()) == Some(stem))
-    });
-    stems.extend(names.into_iter().map(|(name, _)| name));
     let counted = counted_numbers(question);
     // The number alone stands for any of them.
     let is_counted = |stem: &String| {
@@ -278,16 +259,14 @@ pub(super) struct RankedUnit<'a> {
     /// Its features.
     pub(super) features: Features,
     /// The weight of the rarest word of the question that stands neither in it nor around it.
-    pub(super) uncovered: f64,
-    /// How much fewer words of the question its document holds than the one that holds most.
-    pub(super) document_lacks: f64,
+    pub(super) rarest_missing: f64,
     /// How well it answers, by the fitted weights.
     pub(super) score: f64,
 }
 
 impl RankedUnit<'_> {
     /// Whether it holds every word of the question that counts.
-    pub(super) fn holds_all_words(&self) -> bool {
+    pub(super) fn has_all_words(&self) -> bool {
         self.features[OWN] > 0.99
     }
 }
@@ -316,7 +295,7 @@ struct IndexedUnit<'a> {
     /// Those of the question that it answers.
     question: TextTerms,
     /// Its words and those around it.
-    wide: TextTerms,
+    with_context: TextTerms,
 }
 
 /// The material, read once for several questions.
@@ -347,16 +326,16 @@ impl<'a> UnitIndex<'a> {
             document.add(&stems(source.title), source.title);
             document.add(&stems_of(source.text), source.text);
             for unit in split {
-                let (mut own, mut wide) = (TextTerms::default(), TextTerms::default());
+                let (mut own, mut with_context) = (TextTerms::default(), TextTerms::default());
                 for text in [unit.header.unwrap_or_default(), unit.text] {
                     own.add(&stems(text), text);
-                    wide.add(&stems(text), text);
+                    with_context.add(&stems(text), text);
                 }
                 let question = TextTerms::of(unit.question_above());
                 [unit.lead, unit.heading, source.title]
                     .into_iter()
-                    .for_each(|text| wide.add(&stems(text), text));
-                units.push(IndexedUnit { unit, own, question, wide });
+                    .for_each(|text| with_context.add(&stems(text), text));
+                units.push(IndexedUnit { unit, own, question, with_context });
             }
         }
         Self { units, documents, sources: sources.to_vec() }
@@ -372,70 +351,41 @@ impl<'a> UnitIndex<'a> {
         self.units.iter().map(|one| &one.unit)
     }
 
-    /// The terms of a question, with those of the one before it that it does not replace.
+    /// The terms of a question, with those of the one before it.
     fn terms(&self, asked: AskedQuestion<'_>) -> Vec<QuestionTerm> {
         let mut terms = question_terms(asked.question);
-        let names = model_names(asked.question);
         for earlier in question_terms(asked.before) {
-            // "A-300은요?" after a question about A-100 asks about A-300 alone.
-            let replaced = names
-                .iter()
-                .any(|(_, letters)| model_names(&earlier.stem).iter().any(|(_, other)| other == letters));
-            if !replaced && terms.iter().all(|term| term.stem != earlier.stem) {
+            if terms.iter().all(|term| term.stem != earlier.stem) {
                 terms.push(QuestionTerm { share: BEFORE_SHARE, ..earlier });
             }
         }
-        self.correct_particles(asked.question, &mut terms);
         self.correct_typos(&mut terms);
         terms
-    }
-
-    /// A word that stands nowhere may have been read with its particle: 금은 in 위약금은. Without it, it is a word of the material.
-    fn correct_particles(&self, question: &str, terms: &mut Vec<QuestionTerm>) {
-        for word in question.split(|char: char| !char.is_alphanumeric()) {
-            let Some(bare) = word.strip_suffix(['은', '는', '이', '가', '을', '를']) else { continue };
-            let stems = text_stems(word);
-            let misread =
-                stems.last().filter(|(stem, range)| range.end == word.len() && word.ends_with(stem.as_str()));
-            let Some((misread, _)) = misread else { continue };
-            let stands_nowhere = |term: &QuestionTerm| {
-                term.stem == *misread && self.units.iter().all(|one| one.wide.holds(term) == 0.0)
-            };
-            let is_known = || self.units.iter().any(|one| one.wide.contains(bare));
-            if bare.chars().count() > 1 && terms.iter().any(stands_nowhere) && is_known() {
-                terms.retain(|term| stems.iter().all(|(stem, _)| *stem != term.stem));
-                terms.push(QuestionTerm {
-                    stem: bare.to_owned(),
-                    share: 1.0,
-                    others: Vec::new(),
-                    front: None,
-                });
-            }
-        }
     }
 
     /// The units, those that answer best first.
     pub(super) fn rank(&self, asked: AskedQuestion<'_>) -> Vec<RankedUnit<'a>> {
         let terms = self.terms(asked);
-        let held = |text: &TextTerms| -> Vec<f64> { terms.iter().map(|term| text.holds(term)).collect() };
+        let degrees =
+            |text: &TextTerms| -> Vec<f64> { terms.iter().map(|term| text.match_degree(term)).collect() };
         let own: Vec<Vec<f64>> = self
             .units
             .iter()
             .map(|one| match one.unit.question_above() {
-                "" => held(&one.own),
+                "" => degrees(&one.own),
                 _ => {
-                    let own: Vec<f64> = held(&one.own).iter().map(|own| own * ANSWER_HOLDS).collect();
-                    most(&own, &held(&one.question))
+                    let own: Vec<f64> = degrees(&one.own).iter().map(|own| own * ANSWER_DEGREE).collect();
+                    most(&own, &degrees(&one.question))
                 }
             })
             .collect();
-        let wide: Vec<Vec<f64>> = self.units.iter().map(|one| held(&one.wide)).collect();
+        let with_context: Vec<Vec<f64>> = self.units.iter().map(|one| degrees(&one.with_context)).collect();
         let documents: BTreeMap<&str, Vec<f64>> =
-            self.documents.iter().map(|(title, document)| (*title, held(document))).collect();
+            self.documents.iter().map(|(title, document)| (*title, degrees(document))).collect();
         let count = (self.units.len() as f64).max(MIN_WEIGHED_UNITS);
         let rarity: Vec<f64> = (0..terms.len())
             .map(|at| {
-                let holders = wide.iter().filter(|held| held[at] >= 0.5).count() as f64;
+                let holders = with_context.iter().filter(|degrees| degrees[at] >= 0.5).count() as f64;
                 (1.0 + (count - holders + 0.5) / (holders + 0.5)).ln() / (1.0 + count).ln()
             })
             .collect();
@@ -451,14 +401,14 @@ impl<'a> UnitIndex<'a> {
             })
             .collect();
         let whole = weights.iter().sum::<f64>().max(1e-9);
-        let share =
-            |held: &[f64]| held.iter().zip(&weights).map(|(held, weight)| held * weight).sum::<f64>() / whole;
+        let share = |degrees: &[f64]| {
+            degrees.iter().zip(&weights).map(|(degree, weight)| degree * weight).sum::<f64>() / whole
+        };
         let nouns: Vec<usize> =
             (0..terms.len()).filter(|at| terms[*at].share == 1.0 && is_noun(at)).collect();
         let names = names_of(asked.question, &terms, &nouns);
         let must_hold: Vec<usize> =
             nouns.into_iter().filter(|word| !counters.contains(&terms[*word].stem)).collect();
-        let shares = self.document_shares(&terms);
         let kind = asked.answer_kind();
         let meant = self.documents_meant(asked.question, &terms);
         let mut ranked: Vec<RankedUnit<'a>> = Vec::with_capacity(self.units.len());
@@ -467,9 +417,9 @@ impl<'a> UnitIndex<'a> {
             if !meant.contains(document) {
                 continue;
             }
-            let around = most(&own[at], &wide[at]);
-            let near = self.beside(at).fold(around.clone(), |held, other| most(&held, &own[other]));
-            let uncovered = |word: &usize| {
+            let around = most(&own[at], &with_context[at]);
+            let near = self.beside(at).fold(around.clone(), |degrees, other| most(&degrees, &own[other]));
+            let rarest_missing = |word: &usize| {
                 let of_document = if names.contains(word) { documents[document][*word] } else { 0.0 };
                 rarity[*word] * (1.0 - near[*word].max(of_document))
             };
@@ -491,18 +441,16 @@ impl<'a> UnitIndex<'a> {
             ranked.push(RankedUnit {
                 unit: unit.clone(),
                 features,
-                uncovered: must_hold.iter().map(uncovered).fold(0.0, f64::max),
-                document_lacks: 1.0 - shares.get(document).copied().unwrap_or(0.0),
+                rarest_missing: must_hold.iter().map(rarest_missing).fold(0.0, f64::max),
                 score: weights::score(&features),
             });
         }
         let by_score = |left: &RankedUnit<'_>, right: &RankedUnit<'_>| right.score.total_cmp(&left.score);
         ranked.sort_by(by_score);
-        let alone = without_comparison(asked.question);
-        let question = format!("{} {alone}", asked.before);
+        let question = format!("{} {}", asked.before, asked.question);
         self.add_meaning(&question, &mut ranked);
         ranked.sort_by(by_score);
-        let alone = (!asked.before.is_empty()).then_some(alone.as_str());
+        let alone = (!asked.before.is_empty()).then_some(asked.question);
         self.add_scores(std::iter::once(question.as_str()).chain(alone), &mut ranked);
         ranked.sort_by(by_score);
         ranked
@@ -523,17 +471,18 @@ impl<'a> UnitIndex<'a> {
     pub(super) fn share_words(&self, question: &str) -> Vec<(f64, &'a str)> {
         let terms = question_terms(question);
         let count = terms.len().max(1) as f64;
-        let share = |own: &TextTerms| terms.iter().map(|term| own.holds(term)).sum::<f64>() / count;
+        let share = |own: &TextTerms| terms.iter().map(|term| own.match_degree(term)).sum::<f64>() / count;
         self.units.iter().map(|one| (share(&one.own), one.unit.text)).collect()
     }
 
     /// A word that stands nowhere may be a word of the material with a typo.
     fn correct_typos(&self, terms: &mut [QuestionTerm]) {
         for term in terms {
-            if self.units.iter().any(|one| one.wide.holds(term) > 0.0) {
+            if self.units.iter().any(|one| one.with_context.match_degree(term) > 0.0) {
                 continue;
             }
-            let words: BTreeSet<&String> = self.units.iter().flat_map(|one| &one.wide.stems).collect();
+            let words: BTreeSet<&String> =
+                self.units.iter().flat_map(|one| &one.with_context.stems).collect();
             let meant = words.into_iter().filter(|word| is_one_typo_apart(&term.stem, word));
             let meant: Vec<Vec<String>> = meant.map(|word| vec![word.clone()]).collect();
             term.others.extend(meant);
@@ -548,8 +497,8 @@ impl<'a> UnitIndex<'a> {
             term.share == 1.0 && term.stem.chars().count() > 1 && all().any(is_in_title)
         };
         let named: Vec<&QuestionTerm> = terms.iter().filter(named).collect();
-        let holds = |title: &&str| named.iter().all(|term| self.documents[title].contains(&term.stem));
-        let meant: BTreeSet<&str> = all().filter(holds).collect();
+        let has_all = |title: &&str| named.iter().all(|term| self.documents[title].contains(&term.stem));
+        let meant: BTreeSet<&str> = all().filter(has_all).collect();
         // A question that compares may name several.
         if meant.is_empty() || Cue::Compares.is_in(question) { all().collect() } else { meant }
     }
@@ -575,23 +524,14 @@ impl<'a> UnitIndex<'a> {
         (named.map(|(title, _)| title).collect(), rest.join(" "))
     }
 
-    /// How far each document holds the words of the question, relative to the one that holds most.
-    fn document_shares(&self, terms: &[QuestionTerm]) -> BTreeMap<&'a str, f64> {
-        let count = |all: &TextTerms| terms.iter().map(|term| all.holds(term)).sum::<f64>();
-        let counts: Vec<(&str, f64)> =
-            self.documents.iter().map(|(title, all)| (*title, count(all))).collect();
-        let most = counts.iter().map(|(_, count)| *count).fold(1e-9, f64::max);
-        counts.into_iter().map(|(title, count)| (title, count / most)).collect()
-    }
-
     /// Compares the meanings of the best units with the question.
     fn add_meaning(&self, question: &str, ranked: &mut [RankedUnit<'a>]) {
-        let told = |one: &RankedUnit<'_>| {
+        let candidate_text = |one: &RankedUnit<'_>| {
             let unit = &one.unit;
             let title = self.sources[unit.source].title;
             format!("{title} {} {} {}", unit.lead_or_question(), unit.header.unwrap_or_default(), unit.text)
         };
-        let texts: Vec<String> = ranked.iter().take(MAX_COMPARED_MEANINGS).map(told).collect();
+        let texts: Vec<String> = ranked.iter().take(MAX_COMPARED_MEANINGS).map(candidate_text).collect();
         let near = meaning::nearness(question, texts);
         let least = near.iter().copied().reduce(f64::min).unwrap_or(0.0);
         for (at, one) in ranked.iter_mut().enumerate() {
@@ -621,12 +561,6 @@ impl<'a> UnitIndex<'a> {
             }
         }
     }
-}
-
-/// A question without the words that compare: each side of a comparison answers the rest.
-fn without_comparison(question: &str) -> String {
-    let kept: Vec<&str> = question.split_whitespace().filter(|word| !Cue::Compares.is_in(word)).collect();
-    kept.join(" ")
 }
 
 /// How much a word of one syllable counts.

@@ -100,7 +100,7 @@ pub(super) fn result_lines(turn: &OfflineTurn<'_>, result: &ToolResult) -> Vec<S
         } else {
             FixedPhrase::Recalled
         };
-        return told_lines(turn, &result.name, &memory::facts_about(turn, result).join("\n"), lead);
+        return result_text_lines(turn, &result.name, &memory::facts_about(turn, result).join("\n"), lead);
     }
     let lead = if is(names::CALCULATOR) {
         FixedPhrase::Computed
@@ -113,23 +113,23 @@ pub(super) fn result_lines(turn: &OfflineTurn<'_>, result: &ToolResult) -> Vec<S
     } else {
         FixedPhrase::Result
     };
-    told_lines(turn, name, &result.text, lead)
+    result_text_lines(turn, name, &result.text, lead)
 }
 
 /// What a tool told, line by line, as far as it is shown.
-fn told_lines(turn: &OfflineTurn<'_>, tool: &str, text: &str, lead: FixedPhrase) -> Vec<String> {
-    let mut told = Vec::new();
+fn result_text_lines(turn: &OfflineTurn<'_>, tool: &str, text: &str, lead: FixedPhrase) -> Vec<String> {
+    let mut lines_shown = Vec::new();
     for (at, line) in lines(text).take(MAX_RESULT_LINES).enumerate() {
-        told.push(match (at, lead) {
+        lines_shown.push(match (at, lead) {
             (0, FixedPhrase::Result) => lead.filled(turn.language, &[tool, line]),
             (0, _) => lead.filled(turn.language, &[line]),
             _ => FixedPhrase::ResultMore.filled(turn.language, &[line]),
         });
     }
     if lines(text).nth(MAX_RESULT_LINES).is_some() {
-        told.push(FixedPhrase::ResultCut.filled(turn.language, &[]));
+        lines_shown.push(FixedPhrase::ResultCut.filled(turn.language, &[]));
     }
-    told
+    lines_shown
 }
 
 /// The sentence that shares most with the question, or the first ones.
@@ -145,15 +145,15 @@ fn sentences(turn: &OfflineTurn<'_>, result: &ToolResult, lead: FixedPhrase) -> 
         return vec![lead.filled(turn.language, &[said])];
     }
     let mut first = quotes::quotable(&source);
-    let mut told: Vec<String> = first
+    let mut lines_shown: Vec<String> = first
         .by_ref()
         .take(MAX_QUOTED_SENTENCES)
         .map(|sentence| lead.filled(turn.language, &[&sentence]))
         .collect();
     if first.next().is_some() {
-        told.push(FixedPhrase::ResultCut.filled(turn.language, &[]));
+        lines_shown.push(FixedPhrase::ResultCut.filled(turn.language, &[]));
     }
-    told
+    lines_shown
 }
 
 /// The question without what went into the call: its name of a file or person finds nothing within the result.

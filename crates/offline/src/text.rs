@@ -22,6 +22,11 @@ pub(super) fn contains_any_cue(text: &str, cues: &str) -> bool {
     cues.split('|').any(|cue| text.contains(cue))
 }
 
+/// The letters and digits of a text, in lower case.
+pub(super) fn squeezed(text: &str) -> String {
+    text.chars().filter(|char| char.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
 /// The words of a text: letters and digits; an apostrophe stays within a word.
 pub(super) fn words(text: &str) -> Vec<&str> {
     text.split(|c: char| !(c.is_alphanumeric() || c == '\''))

@@ -96,9 +96,9 @@ impl<'a> OfflineTurn<'a> {
             id: messages[newest].id.as_str(),
             question,
         };
-        let told =
+        let relevant =
             sorted.results.iter().copied().filter(|result| !memory::is_beside_question(&sorted, result));
-        sorted.results = told.collect();
+        sorted.results = relevant.collect();
         Some(sorted)
     }
 

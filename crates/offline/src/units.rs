@@ -6,11 +6,14 @@ use doran_agents::agents::contract::ComparisonRemark;
 use doran_agents::request_format::without_side_heading;
 use doran_agents::tools::names;
 use doran_llm::PassageKind;
-use doran_retrieval::contract::find_article_references;
 use doran_retrieval::{ArticleNumber, HEADING_SEPARATOR, is_circled_number, is_hangul, split_sentences};
 use regex::Regex;
 
 use super::cues::Cue;
+use super::headings::{
+    article_of_heading, heading_number, heading_words, is_article_title, is_blank, is_heading, run_in_title,
+    section_number, without_answer_mark,
+};
 
 /// The longest quote in bytes; what is longer is cut at a character and is still word for word.
 const MAX_UNIT_BYTES: usize = 1200;
@@ -18,26 +21,12 @@ const MAX_UNIT_BYTES: usize = 1200;
 /// A line at least this wide that ends without a full stop goes on in the next line. A Korean syllable is two wide.
 const WRAPPED_LINE_WIDTH: usize = 60;
 
-/// A line without a full stop that is not longer than this and stands alone is a heading.
-const MAX_HEADING_CHARS: usize = 60;
-
 #[allow(clippy::expect_used, reason = "the patterns are fixed, and every test uses them")]
-static ITEM: LazyLock<Regex> = LazyLock::new(|| {
+pub(super) static ITEM: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"^(?:[-*•·▪○●◦]\s+|\(?\d{1,2}[.)]\s+|\(?[가-하a-z][.)]\s+)").expect("a pattern")
 });
 #[allow(clippy::expect_used, reason = "the patterns are fixed, and every test uses them")]
 static CELL_GAP: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\s+\|\s+|\t+|\s{2,}").expect("a pattern"));
-#[allow(clippy::expect_used, reason = "the patterns are fixed, and every test uses them")]
-static QUESTION_MARK: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"^(?:[-*•]\s+)?\**\s*(?:Q\s?\d*|질문|문)\s*[.:)]\s*").expect("a pattern"));
-#[allow(clippy::expect_used, reason = "the patterns are fixed, and every test uses them")]
-static ANSWER_MARK: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"^(?:[-*•]\s+)?\**\s*(?:A\s?\d*|답변|답)\s*[.:)]\**\s*").expect("a pattern")
-});
-#[allow(clippy::expect_used, reason = "the patterns are fixed, and every test uses them")]
-static SECTION_NUMBER: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"^(\d{1,3})\.(\d{1,2})\.?\s+[\p{Lu}\p{Lo}\x22“(]").expect("a pattern"));
-
 /// Something to quote from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QuotableSource<'a> {
@@ -161,22 +150,24 @@ impl QuotableUnit<'_> {
     /// The words on one line. A row is told as `head: cell`; of the columns only those that `keep` wants, and the first.
     pub(super) fn quoted(&self, keep: impl Fn(&str, &str) -> bool) -> String {
         if self.kind != UnitKind::Row {
-            return self.text.split_whitespace().collect::<Vec<_>>().join(" ");
+            // An article may be a row of a table.
+            let words = self.text.split_whitespace().filter(|word| *word != "|");
+            return words.collect::<Vec<_>>().join(" ");
         }
         let cells = row_cells(self.text);
         let heads = self.header.map(row_cells).unwrap_or_default();
         let head = |at: usize| heads.get(at).copied().unwrap_or_default();
         let wanted: Vec<bool> = cells.iter().enumerate().map(|(at, cell)| keep(head(at), cell)).collect();
         let narrow = wanted.iter().skip(1).any(|kept| *kept);
-        let told = cells
+        let kept = cells
             .iter()
             .enumerate()
             .filter(|(at, cell)| !cell.is_empty() && (*at == 0 || !narrow || wanted[*at]));
-        let told = told.map(|(at, cell)| match head(at) {
+        let cells = kept.map(|(at, cell)| match head(at) {
             "" => (*cell).to_owned(),
             head => format!("{head}: {cell}"),
         });
-        told.collect::<Vec<_>>().join(" · ")
+        cells.collect::<Vec<_>>().join(" · ")
     }
 }
 
@@ -225,9 +216,7 @@ pub(super) fn split_units<'a>(source: &QuotableSource<'a>, number: usize) -> Vec
             // The title of a text is no sentence of it.
             LineKind::Text if line == source.document() => {}
             LineKind::Heading => {
-                let marks = QUESTION_MARK.find(line).map_or(0, |mark| mark.end());
-                let heading = line[marks..].trim_start_matches(['#', '[', '*']);
-                place.enter_heading(heading.trim_end_matches([']', '*']).trim());
+                place.enter_heading(heading_words(line));
                 last_text = "";
             }
             LineKind::Rule => {}
@@ -240,7 +229,7 @@ pub(super) fn split_units<'a>(source: &QuotableSource<'a>, number: usize) -> Vec
                 }
             }
             LineKind::Row => units.push(place.unit(line, UnitKind::Row)),
-            LineKind::Item if place.heading.ends_with('?') && ANSWER_MARK.is_match(line) => {
+            LineKind::Item if place.heading.ends_with('?') && without_answer_mark(line) != line => {
                 for sentence in split_sentences(without_answer_mark(line)) {
                     units.push(place.unit(sentence, UnitKind::Sentence));
                 }
@@ -263,8 +252,13 @@ pub(super) fn split_units<'a>(source: &QuotableSource<'a>, number: usize) -> Vec
                 let (title, line) = run_in_title(line);
                 place.enter_heading(title);
                 let line = if place.heading.ends_with('?') { without_answer_mark(line) } else { line };
-                for sentence in split_sentences(line) {
+                let mut sentences = split_sentences(line).into_iter().peekable();
+                while let Some(sentence) = sentences.next() {
                     place.enter_article(sentence);
+                    if is_article_title(sentence) && sentences.peek().is_some() {
+                        place.heading = sentence;
+                        continue;
+                    }
                     units.push(place.unit(sentence, UnitKind::Sentence));
                     place.lead = sentence;
                     last_text = sentence;
@@ -340,31 +334,6 @@ impl<'a> UnitPlace<'a> {
     }
 }
 
-/// The article that a heading or the first words of a sentence name: `제5조(대금)`, `8. Customer duties` has none.
-fn article_of_heading(text: &str) -> Option<ArticleNumber> {
-    let text = text.rsplit(HEADING_SEPARATOR).next().unwrap_or_default().trim_start_matches(['#', ' ']);
-    let near = &text[..text.floor_char_boundary(48)];
-    find_article_references(near)
-        .into_iter()
-        .next()
-        .filter(|found| found.range.start == 0)
-        .map(|one| one.article)
-}
-
-/// The number of a heading such as `8. Customer duties`, which people call section 8.
-fn heading_number(heading: &str) -> Option<ArticleNumber> {
-    let (number, title) = heading.split_once(". ")?;
-    let number = number.parse().ok().filter(|number| (1..1000).contains(number) && !title.is_empty())?;
-    Some(ArticleNumber { number, branch: 0 })
-}
-
-/// The number of a section that is a paragraph, such as `4.2 The price …`: people call it article 4, clause 2.
-fn section_number(text: &str) -> Option<(ArticleNumber, u32)> {
-    let found = SECTION_NUMBER.captures(text)?;
-    let number = |at: usize| found[at].parse::<u32>().ok();
-    Some((ArticleNumber { number: number(1)?, branch: 0 }, number(2)?))
-}
-
 /// The lines with their kinds; lines that were broken for width only are one.
 fn logical_lines(text: &str) -> Vec<(&str, LineKind)> {
     let mut joined: Vec<(usize, usize)> = Vec::new();
@@ -388,103 +357,24 @@ fn logical_lines(text: &str) -> Vec<(&str, LineKind)> {
         text[*start..*end].trim_matches(|char: char| char.is_whitespace() || char.is_control())
     };
     let lines: Vec<&str> = joined.iter().map(trimmed).collect();
-    let kinds: Vec<LineKind> = lines.iter().map(|line| line_kind(line)).collect();
     let aligned = |at: usize| lines.get(at).is_some_and(|line| is_aligned_row(line));
-    let told = |at: usize| {
-        let blank =
-            |at: Option<usize>| at.is_none_or(|at| kinds.get(at).is_none_or(|kind| *kind == LineKind::Blank));
-        let alone = blank(at.checked_sub(1)) && blank(Some(at + 1)) && at + 1 < lines.len();
-        let stops = lines[at].trim_end_matches('*').ends_with(['.', '!', '?', '。', ':', '：', ';']);
-        let short = lines[at].chars().count() <= MAX_HEADING_CHARS;
-        match kinds[at] {
-            LineKind::Text if aligned(at) && (at > 0 && aligned(at - 1) || aligned(at + 1)) => LineKind::Row,
-            LineKind::Text if alone && short && !stops => LineKind::Heading,
-            LineKind::Text if is_article_title(lines[at]) => LineKind::Heading,
-            LineKind::Item if is_section_title(&lines[at..]) => LineKind::Heading,
-            LineKind::Text | LineKind::Item if is_answered_question(&lines[at..]) => LineKind::Heading,
-            LineKind::Item
-                if blank(at.checked_sub(1)) && short && !stops && is_numbered_title(&lines[at..]) =>
-            {
-                LineKind::Heading
-            }
-            LineKind::Text if is_bold_title(&lines[at..]) && short => LineKind::Heading,
-            kind => kind,
-        }
+    let kind = |at: usize| match line_kind(lines[at]) {
+        LineKind::Text if aligned(at) && (at > 0 && aligned(at - 1) || aligned(at + 1)) => LineKind::Row,
+        LineKind::Text | LineKind::Item if is_heading(&lines, at) => LineKind::Heading,
+        kind => kind,
     };
-    (0..lines.len()).map(|at| (lines[at], told(at))).collect()
+    (0..lines.len()).map(|at| (lines[at], kind(at))).collect()
 }
 
 fn line_kind(line: &str) -> LineKind {
-    if !line.chars().any(char::is_alphanumeric) && !line.contains('|') {
+    if is_blank(line) {
         return LineKind::Blank;
-    }
-    if line.starts_with('#') || (line.starts_with('[') && line.ends_with(']')) {
-        return LineKind::Heading;
     }
     if line.starts_with('|') && line[1..].contains('|') {
         let rule = line.chars().all(|char| matches!(char, '|' | '-' | ':' | ' ' | '='));
         return if rule { LineKind::Rule } else { LineKind::Row };
     }
     if ITEM.is_match(line) { LineKind::Item } else { LineKind::Text }
-}
-
-/// Whether a line only names an article: `제8조(지체상금)`.
-fn is_article_title(line: &str) -> bool {
-    article_of_heading(line).is_some() && line.ends_with(')') && line.matches('(').count() == 1
-}
-
-/// Whether the first of these lines is a frequent question and not a sentence that asks: it is marked (`Q. …`), bold as a whole, or followed
-/// by its answer.
-fn is_answered_question(lines: &[&str]) -> bool {
-    let [line, below @ ..] = lines else { return false };
-    let is_question = |line: &str| {
-        let plain = line.trim_end_matches('*');
-        plain.ends_with('?') && (QUESTION_MARK.is_match(line) || split_sentences(plain).len() == 1)
-    };
-    let is_marked = QUESTION_MARK.is_match(line) || line.starts_with("**") && line.ends_with("**");
-    let answer = below.iter().find(|line| !line.is_empty());
-    let is_answered = answer.is_some_and(|answer| !is_question(answer) && !answer.starts_with('#'));
-    is_question(line) && (is_marked || is_answered)
-}
-
-/// The answer to a frequent question without its mark: `A. Within 14 days.`
-fn without_answer_mark(line: &str) -> &str {
-    &line[ANSWER_MARK.find(line).map_or(0, |mark| mark.end())..]
-}
-
-/// Whether the first of these lines is a number with a title, and the next one the text below it: `3. Party` above `On 12 May …`.
-fn is_numbered_title(lines: &[&str]) -> bool {
-    let [title, text, ..] = lines else { return false };
-    heading_number(title).is_some() && line_kind(text) == LineKind::Text
-}
-
-/// Whether the first of these lines is the numbered title of the sections below it: `4. Price` above `4.1 …`.
-fn is_section_title(lines: &[&str]) -> bool {
-    let [title, below @ ..] = lines else { return false };
-    let first = below.iter().find(|line| !line.is_empty());
-    let number = |line: &str| line.split('.').next().and_then(|number| number.parse::<u32>().ok());
-    number(title).is_some()
-        && first.is_some_and(|line| SECTION_NUMBER.is_match(line) && number(line) == number(title))
-}
-
-/// Whether the first of these lines is bold as a whole and stands over others: `**If the printer is silent**`. A bold
-/// sentence that stands alone, such as a warning, is a sentence.
-fn is_bold_title(lines: &[&str]) -> bool {
-    let [line, below @ ..] = lines else { return false };
-    let Some(bold) = line.strip_prefix("**").and_then(|line| line.strip_suffix("**")) else { return false };
-    let below = if bold.ends_with(['.', '!']) { &below[..below.len().min(1)] } else { below };
-    !bold.is_empty() && !bold.contains("**") && below.iter().any(|line| !line.is_empty())
-}
-
-/// The bold number and title, or the bold question, that a paragraph begins with, without its marks, and the rest:
-/// `**1. The driver.** The driver must …`. Other bold words are a part of their sentence.
-fn run_in_title(line: &str) -> (&str, &str) {
-    let parts = line.strip_prefix("**").and_then(|line| line.split_once("**"));
-    let is_title = |(title, rest): &(&str, &str)| {
-        (heading_number(title).is_some() || title.ends_with('?') || article_of_heading(title).is_some())
-            && rest.starts_with(' ')
-    };
-    parts.filter(is_title).unwrap_or(("", line))
 }
 
 /// Whether a line has three or more cells with bars or wide gaps between them.

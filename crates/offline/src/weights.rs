@@ -51,5 +51,5 @@ pub(super) fn is_sure(ranked: &[RankedUnit<'_>]) -> bool {
 
 /// Whether every rare word of the question stands in a unit or around it, and what it asks for, such as a time, is there.
 pub(super) fn covers_question(one: &RankedUnit<'_>) -> bool {
-    one.uncovered < RARE && one.features[KIND_MISSES] == 0.0
+    one.rarest_missing < RARE && one.features[KIND_MISSES] == 0.0
 }

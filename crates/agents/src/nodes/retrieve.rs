@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use doran_engine::NodeError;
 use doran_llm::{ChatRequest, Message, MessagePart, Role, TextOrigin};
+use doran_retrieval::contract::{ArticleReference, find_article_references};
 use doran_retrieval::hit_postprocessing::add_neighbouring_passages;
 use doran_retrieval::{
-    Document, DocumentFilter, DocumentId, DocumentIndex, DocumentTenant, Hit, Language, RetrieveError,
-    SearchQuery, localize_article_numbers, retrieve_with_rewordings, search_wordings, split_into_passages,
-    text_stems,
+    Document, DocumentFilter, DocumentId, DocumentIndex, DocumentTenant, Hit, Language, Passage,
+    RetrieveError, SearchQuery, localize_article_numbers, retrieve_with_rewordings, search_wordings,
+    split_into_passages, text_stems,
 };
 use tokio::time::Instant;
 
@@ -38,6 +39,9 @@ const MAX_HITS_WITH_NEIGHBOURS: usize = 3;
 const MAX_NEIGHBOUR_BYTES: usize = 2400;
 /// A document larger than this is not cut again to find the neighbours of a passage.
 const MAX_SPLIT_DOCUMENT_BYTES: usize = 1024 * 1024;
+
+/// Bytes of text that the articles of a range add at most. A search gives some of them.
+const MAX_RANGE_BYTES: usize = 48 * 1024;
 
 /// So many titles of documents tell what a library is about, with so many bytes of each: together they are read with
 /// every question.
@@ -107,7 +111,7 @@ impl DocumentFinder {
             None => {
                 let search = async {
                     let hits = retrieve_with_rewordings(&*self.index, &question, &wordings).await?;
-                    self.with_neighbours(&question.tenant, hits).await
+                    self.with_neighbours(&question, hits).await
                 };
                 work.cx.effect("retrieve", noted_search(work, search)).await?
             }
@@ -168,8 +172,7 @@ impl DocumentFinder {
         }
         order.extend(order.len()..found.len());
         let hits = order.into_iter().take(question.limit).map(|place| found[place].clone()).collect();
-        let neighbours =
-            async { self.with_neighbours(&question.tenant, hits).await.map_err(retrieve_node_error) };
+        let neighbours = async { self.with_neighbours(question, hits).await.map_err(retrieve_node_error) };
         Ok((Some(work.cx.effect("neighbours", neighbours).await?), reranking))
     }
 
@@ -202,14 +205,17 @@ impl DocumentFinder {
         Ok(vec![reranker.request(&text, &found, progress.language)?])
     }
 
-    /// The hits, and after them the passages that stand beside the best of them.
+    /// The hits, and after them the other articles of the ranges that the question names and the passages that stand beside
+    /// the best hits.
     async fn with_neighbours(
         &self,
-        tenant: &DocumentTenant,
+        question: &SearchQuery,
         hits: Vec<Hit>,
     ) -> Result<Vec<Hit>, RetrieveError> {
+        let mut ranges = find_article_references(&question.text);
+        ranges.retain(|reference| reference.last.is_some());
         let best = &hits[..hits.len().min(MAX_HITS_WITH_NEIGHBOURS)];
-        if self.neighbours == 0 || best.is_empty() {
+        if (self.neighbours == 0 && ranges.is_empty()) || best.is_empty() {
             return Ok(hits);
         }
         let mut passages = BTreeMap::new();
@@ -217,20 +223,54 @@ impl DocumentFinder {
             if passages.contains_key(id) {
                 continue;
             }
-            let document = self.index.document(tenant, id).await?;
+            let document = self.index.document(&question.tenant, id).await?;
             let document = document.filter(|document| document.text.len() <= MAX_SPLIT_DOCUMENT_BYTES);
             let split = match document {
-                Some(document) => compute_with_permit(tenant, move || split_into_passages(&document)).await,
+                Some(document) => {
+                    compute_with_permit(&question.tenant, move || split_into_passages(&document)).await
+                }
                 None => Vec::new(),
             };
             passages.insert(id.clone(), split);
         }
-        let room = best.iter().map(|hit| hit.passage.text.len()).sum::<usize>() + MAX_NEIGHBOUR_BYTES;
-        let known = |hit: &Hit| hits.iter().any(|known| known.passage.id == hit.passage.id);
-        let beside = add_neighbouring_passages(best, &passages, self.neighbours, room);
-        let beside: Vec<Hit> = beside.into_iter().filter(|hit| !known(hit)).collect();
-        Ok(hits.into_iter().chain(beside).collect())
+        let mut beside = articles_of_ranges(best, &passages, &ranges);
+        if self.neighbours > 0 {
+            let room = best.iter().map(|hit| hit.passage.text.len()).sum::<usize>() + MAX_NEIGHBOUR_BYTES;
+            beside.extend(add_neighbouring_passages(best, &passages, self.neighbours, room));
+        }
+        let mut all = hits;
+        for hit in beside {
+            if all.iter().all(|known| known.passage.id != hit.passage.id) {
+                all.push(hit);
+            }
+        }
+        Ok(all)
     }
+}
+
+/// The passages of the articles within the ranges that a question names, in the documents of the best hits.
+fn articles_of_ranges(
+    best: &[Hit],
+    passages: &BTreeMap<DocumentId, Vec<Passage>>,
+    ranges: &[ArticleReference],
+) -> Vec<Hit> {
+    let mut found: Vec<Hit> = Vec::new();
+    let mut room = MAX_RANGE_BYTES;
+    for (at, hit) in best.iter().enumerate() {
+        let document = &hit.passage.document;
+        if best[..at].iter().any(|earlier| earlier.passage.document == *document) {
+            continue;
+        }
+        let meant = passages.get(document).into_iter().flatten().filter(|passage| {
+            passage.article.is_some_and(|article| ranges.iter().any(|range| range.includes(article)))
+        });
+        for passage in meant {
+            let Some(left) = room.checked_sub(passage.text.len()) else { return found };
+            room = left;
+            found.push(Hit { passage: passage.clone(), score: hit.score });
+        }
+    }
+    found
 }
 
 fn search_query(asked: &Message, tenant: DocumentTenant, scope: SearchScope) -> SearchQuery {

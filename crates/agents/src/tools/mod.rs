@@ -22,7 +22,7 @@ pub use builtin::{BuiltinToolsConfig, BuiltinToolsError, builtin_tools};
 pub use calculator::{Calculator, CalculatorAnswer, CalculatorError, CalculatorFailure, calculate};
 pub(crate) use call_decision::tool_key;
 pub use call_decision::{RunExposure, Taint, ToolApproval, ToolCallDecision, ToolCallReason, ToolPolicy};
-pub use datetime::GetCurrentDatetime;
+pub use datetime::{GetCurrentDatetime, HOLIDAY_NAMES};
 pub use egress::{
     Egress, EgressError, EgressOptions, EgressRequest, EgressResponse, HostLookup, SystemHostLookup,
 };

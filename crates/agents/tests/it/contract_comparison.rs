@@ -439,3 +439,49 @@ async fn a_source_is_on_the_page_where_its_quote_starts() {
     assert_eq!(turn.sources.len(), 1, "{}", turn.response);
     assert_eq!((turn.sources[0].start, turn.sources[0].page), (second, Some(2)), "{}", turn.response);
 }
+
+#[tokio::test]
+async fn what_one_contract_has_as_a_clause_and_the_other_as_an_article_is_laid_beside_it() {
+    let contract = |id: &str, kind: DocumentKind, articles: &[&str]| {
+        let text = format!("{id}\n\n{}", articles.join("\n\n"));
+        Document { kind, ..Document::new(id, id, text) }
+    };
+    let own = [
+        "제1조(목적) 이 계약은 쇼핑몰 개발에 관하여 정한다.",
+        "제2조(계약기간) 계약기간은 8월 31일까지로 한다.",
+        "제3조(검수) 갑은 납품을 받은 날부터 7일 이내에 검수한다.",
+        "제4조(계약의 해지) ① 상대방이 계약을 위반하면 해지할 수 있다.\n② 정당한 사유 없이 해지한 당사자는 대금의 20퍼센트를 위약금으로 낸다.",
+    ];
+    let standard = [
+        "제1조(목적) 이 계약은 소프트웨어 개발에 관하여 정한다.",
+        "제2조(계약기간) 계약기간은 표지에 적는다.",
+        "제3조(검수) 발주자는 납품을 받은 날부터 14일 이내에 검수한다.",
+        "제4조(계약의 해지) 상대방이 계약을 위반하면 해지할 수 있다.",
+        "제5조(위약금) 정당한 사유 없이 해지한 당사자는 대금의 5퍼센트를 위약금으로 지급한다.",
+    ];
+    let documents = [
+        contract("쇼핑몰 개발 용역계약서", DocumentKind::Contract, &own),
+        contract("소프트웨어 개발 용역 표준계약서", DocumentKind::Standard("용역".into()), &standard),
+    ];
+    let question = "우리 계약서와 표준계약서의 위약금 조항을 비교해줘";
+    let (text, sources) = ask_with_sources(&contract_fixture(&documents), question).await;
+    assert_eq!(sources, ["제4조", "표준 제5조"], "{text}");
+    assert!(text.contains("20퍼센트") && text.contains("5퍼센트를 위약금으로 지급한다"), "{text}");
+}
+
+#[tokio::test]
+async fn a_range_is_read_whole_and_says_where_the_contract_ends() {
+    let article = |number: &str| format!("{number}(일) {number}의 일을 한다.\n\n");
+    let mut text: String = (1..=14).map(|number| article(&format!("제{number}조"))).collect();
+    text.push_str(&article("제14조의2"));
+    text.push_str(&article("제15조"));
+    let document =
+        Document { kind: DocumentKind::Contract, ..Document::new("계약", "긴 계약서", text) };
+    let (text, sources) =
+        ask_with_sources(&contract_fixture(&[document]), "제3조부터 제20조까지 보여줘").await;
+    let expected: Vec<String> =
+        (3..=14).map(|number| format!("제{number}조")).chain(["제14조의2".into(), "제15조".into()]).collect();
+    assert_eq!(sources, expected, "{text}");
+    assert!(text.contains("「긴 계약서」의 마지막 조항은 제15조입니다."), "{text}");
+    assert!(!text.contains("찾지 못했습니다"), "{text}");
+}

@@ -342,3 +342,24 @@ async fn neighbours_are_bounded_and_may_be_left_out() {
     let read = passages_sent_to_model(&model).len();
     assert!(read < 1200 + 2400 + 1000, "{read}");
 }
+
+#[tokio::test]
+async fn all_articles_of_a_range_are_read_however_few_a_search_gives() {
+    let article = |number: &str| format!("## {number}(일)\n\n{number}의 일을 한다.\n\n");
+    let mut text: String = (1..=14).map(|number| article(&format!("제{number}조"))).collect();
+    text.push_str(&article("제14조의2"));
+    text.push_str(&article("제15조"));
+    let rules = Document::new("규칙", "일 규칙", text);
+    let index = Arc::new(RamKeywordIndex::from_documents(&DocumentTenant::new("local"), &[rules]));
+    let model = ScriptedModel::new([question_type_reply(), ScriptedReply::text("네.")]);
+    let parts = rewriting_parts(Arc::new(model.clone()), index, QueryRewriting::Off);
+    let settings = settings_for_agent("docqa", two_passages_settings());
+    let stage = build_fixture("docqa", &settings, &parts, Arc::new(RamStore::new()));
+    stage.ask("제3조부터 제20조까지 보여줘").await;
+    let found = passages_sent_to_model(&model);
+    let numbers = (3..=15).map(|number| format!("제{number}조"));
+    for number in numbers.chain(["제14조의2".to_owned()]) {
+        assert!(found.contains(&format!("{number}의 일을 한다.")), "{number}: {found}");
+    }
+    assert!(!found.contains("제2조의 일"), "{found}");
+}

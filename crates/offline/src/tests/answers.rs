@@ -301,3 +301,18 @@ fn an_answer_is_repeated_whole_and_without_its_marks() {
     assert_eq!(told, format!("바로 앞의 답변을 그대로 옮깁니다.\n{}", expected.join("\n")));
     assert_eq!(again(&told), told, "an answer that repeats one is not nested");
 }
+
+#[test]
+fn a_summary_is_of_what_is_named() {
+    let library = [
+        ("주간 회의록 › 안건 1", "새 홈페이지는 12월 15일에 연다."),
+        ("사무실 안내 › 주차", "주차장은 지하에 있다."),
+        ("주간 회의록 › 안건 2", "문의 답변은 24시간 안에 한다."),
+    ];
+    assert_eq!(
+        talk(&["회의록 요약해줘"], &library),
+        "문서에 이렇게 적혀 있습니다: \"새 홈페이지는 12월 15일에 연다.\" [1]\n또한: \"문의 답변은 24시간 안에 한다.\" [3]"
+    );
+    assert_eq!(talk(&["지금까지 대화 요약해줘"], &library), "아직 요약할 대화가 없습니다.");
+    assert_eq!(talk(&["여행 일지 요약해줘"], &library), "문서에서 찾지 못했습니다.");
+}

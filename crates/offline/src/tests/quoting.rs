@@ -328,7 +328,7 @@ fn places_are_read_with_what_is_left() {
     check("제2조의2 알려줘", &["제2조의2"], "알려줘");
     check("제10조 제2항 알려줘", &["제10조 제2항"], "알려줘");
     check("별지 제1호 보여줘", &["별지 1"], "보여줘");
-    check("제7조부터 제10조까지 보여줘", &["제7조", "제8조", "제9조", "제10조"], "부터 까지 보여줘");
+    check("제7조부터 제10조까지 보여줘", &["제7조부터 제10조까지"], "보여줘");
     check("What is in Exhibit A?", &["Exhibit A"], "What is in ?");
     check("개별지표는?", &[], "개별지표는?");
     assert_eq!(named_articles("부칙 제1조와 제4조").len(), 1);
@@ -395,4 +395,34 @@ fn of_a_given_text_a_sentence_with_all_words_of_the_question_is_near() {
     let given = QuotableSource { cite: SourceCitation::Given, ..source("", text, 1) };
     assert!(quoted("관할 법원은 어디인가요?", &[given]).contains("대전지방법원"));
     assert_eq!(quoted("위약금은 얼마인가요?", &[given]), "");
+}
+
+#[test]
+fn a_range_of_articles_is_quoted_in_its_order_with_those_that_have_branches() {
+    let text = |number: u32| format!("{number}번을 정한다.");
+    let articles = [16, 3, 14, 15].map(|number| (format!("용역계약서 › 제{number}조(일)"), text(number)));
+    let branch = ("용역계약서 › 제14조의2(인력)".to_owned(), text(142));
+    let all: Vec<_> = articles.into_iter().chain([branch]).collect();
+    let sources: Vec<_> = all.iter().zip(1..).map(|((title, text), at)| source(title, text, at)).collect();
+    assert_eq!(
+        quoted("제3조부터 제40조까지 보여줘", &sources),
+        "3번을 정한다. | 14번을 정한다. | 142번을 정한다. | 15번을 정한다. | 16번을 정한다."
+    );
+    assert_eq!(quoted("제20조부터 제40조까지 보여줘", &sources), "? 제20조부터 제40조까지");
+}
+
+#[test]
+fn what_is_a_clause_of_one_contract_is_compared_with_the_article_of_the_other() {
+    let sources = [
+        source("표준계약서 › 제7조(위약금)", "해지한 당사자는 대금의 5퍼센트를 위약금으로 낸다.", 1),
+        source("용역계약서 › 제5조(해지)", "정당한 사유 없이 해지하면 위약금은 대금의 20퍼센트로 한다.", 2),
+    ];
+    let answer = quoted("우리 계약서와 표준계약서의 위약금 조항을 비교해줘", &sources);
+    assert!(answer.contains("20퍼센트") && answer.contains("5퍼센트를"), "{answer}");
+}
+
+#[test]
+fn a_clause_alone_is_one_of_the_article_that_was_asked_for_before() {
+    let asked = |before: &str| quoted_after(before, "제2항은요?", &contracts());
+    assert_eq!(asked("제5조 알려줘"), "② 대금은 검수를 마친 날부터 30일 안에 지급한다.");
 }

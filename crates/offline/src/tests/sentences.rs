@@ -92,6 +92,10 @@ write a poem about autumn | agent | question | out | - | -
 What is the capital of France? | rag | question | out | - | -
 지금까지 대화 요약해줘 | agent | summary | in | - | -
 summarize our conversation | agent | summary | in | - | -
+회의록 요약해줘 | rag | question | in | - | -
+주간 회의록을 세 줄로 정리해 주세요 | rag | question | in | - | -
+Summarize the meeting minutes | rag | question | in | - | -
+위의 내용 요약해줘 | agent | summary | in | back | -
 요약본 제출 기한은? | rag | question | in | - | -
 이 계약서 요약해줘 | rag | question | in | - | -
 제5조 내용이 뭐야? | rag | question | in | - | -

@@ -314,7 +314,7 @@ fn a_plan_goes_from_articles_to_search_and_ends() {
     check("대금은 언제 지급하나요?", "hybrid_search(대금은 언제 지급하나요?)");
     check(
         "표준계약서와 대금 지급이 어떻게 달라?",
-        "lookup_standard_contract(표준계약서와 대금 지급 달) + hybrid_search(대금 지급이 어떻게 달라?)",
+        "lookup_standard_contract(표준계약서 대금 지급 달) + hybrid_search(대금 지급이 어떻게 달라?)",
     );
     check("표준계약서 제5조 보여줘", "lookup_standard_contract(제5조)");
     check("고마워", "더 부를 도구가 없습니다.");

@@ -112,6 +112,11 @@ impl Contract {
         self.articles.iter().find(|article| article.number == number)
     }
 
+    /// Returns the articles of the main part that a reference includes, in order.
+    pub fn articles_included(&self, reference: &ArticleReference) -> impl Iterator<Item = &ContractArticle> {
+        self.articles.iter().filter(|article| reference.includes(article.number))
+    }
+
     /// Returns the article with a number in the appendix with a label.
     fn appendix_article(&self, label: &str, number: ArticleNumber) -> Option<&ContractArticle> {
         let called =

@@ -43,11 +43,12 @@ static PATTERNS: LazyLock<SignaturePatterns> = LazyLock::new(|| {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SignatureLine {
     Date,
-    /// Who signs. `is_sealed` if the line has a seal or somebody who represents a company.
+    /// How many sign. `is_sealed` if the line has a seal or somebody who represents a company.
     Signatory {
+        count: usize,
         is_sealed: bool,
     },
-    /// A blank line, an address, a row of a table: part of the signatures if it stands among them.
+    /// A blank line, an address: part of the signatures if it stands among them.
     Detail,
     Text,
 }
@@ -67,13 +68,19 @@ pub(super) fn find_signatures(body: &str) -> Option<usize> {
     let is_signatory = |(_, kind): &&(usize, SignatureLine)| matches!(kind, SignatureLine::Signatory { .. });
     // The lines are in reverse order.
     let date = lines.iter().position(|(_, kind)| *kind == SignatureLine::Date);
-    let below = date.map_or(0, |at| lines[..at].iter().filter(is_signatory).count());
-    let is_sealed = lines.iter().any(|(_, kind)| *kind == SignatureLine::Signatory { is_sealed: true });
+    let count = |lines: &[(usize, SignatureLine)]| -> usize {
+        let counts = lines.iter().map(|(_, kind)| match kind {
+            SignatureLine::Signatory { count, .. } => *count,
+            SignatureLine::Date | SignatureLine::Detail | SignatureLine::Text => 0,
+        });
+        counts.sum()
+    };
+    let below = date.map_or(0, |at| count(&lines[..at]));
+    let is_sealed =
+        lines.iter().any(|(_, kind)| matches!(kind, SignatureLine::Signatory { is_sealed: true, .. }));
     let start = match date {
         Some(at) if below >= MIN_SIGNATORIES => lines[at].0,
-        _ if is_sealed && lines.iter().filter(is_signatory).count() >= MIN_SIGNATORIES => {
-            lines.iter().rfind(is_signatory)?.0
-        }
+        _ if is_sealed && count(&lines) >= MIN_SIGNATORIES => lines.iter().rfind(is_signatory)?.0,
         _ => return None,
     };
     // An article of nothing else lists the parties.
@@ -85,7 +92,9 @@ fn classify_line(line: &str) -> SignatureLine {
     let SignaturePatterns { date, party, seal } = &*PATTERNS;
     if words.len() > MAX_SIGNATURE_LINE_BYTES || words.starts_with('#') {
         SignatureLine::Text
-    } else if words.is_empty() || words.starts_with('|') {
+    } else if let Some(row) = words.strip_prefix('|') {
+        classify_row(row)
+    } else if words.is_empty() {
         SignatureLine::Detail
     } else if date.is_match(words) {
         SignatureLine::Date
@@ -94,10 +103,31 @@ fn classify_line(line: &str) -> SignatureLine {
     } else {
         let is_sealed = seal.is_match(words);
         match is_sealed || party.is_match(words) {
-            true => SignatureLine::Signatory { is_sealed },
+            true => SignatureLine::Signatory { count: 1, is_sealed },
             false if words.ends_with(['.', '?', '!']) => SignatureLine::Text,
             false => SignatureLine::Detail,
         }
+    }
+}
+
+/// A row of a table is what its cells are: who signs, if any of them says so, and a date, if they say nothing else.
+fn classify_row(row: &str) -> SignatureLine {
+    let cells: Vec<SignatureLine> =
+        row.split('|').filter(|cell| !cell.trim().is_empty()).map(classify_line).collect();
+    let (mut signatories, mut sealed) = (0, false);
+    for cell in &cells {
+        if let SignatureLine::Signatory { count, is_sealed } = cell {
+            signatories += count;
+            sealed |= is_sealed;
+        }
+    }
+    match signatories {
+        0 if cells.contains(&SignatureLine::Text) => SignatureLine::Text,
+        0 if !cells.is_empty() && cells.iter().all(|cell| *cell == SignatureLine::Date) => {
+            SignatureLine::Date
+        }
+        0 => SignatureLine::Detail,
+        count => SignatureLine::Signatory { count, is_sealed: sealed },
     }
 }
 
@@ -129,6 +159,10 @@ mod tests {
             "따로 정한다.\n\n‖\"갑\" 온길 대표이사 하정민 (인)\n\"을\" 두레 대표이사 권태오 (인)\n2026년 2월 24일",
         );
         check("Courts of Seoul.\n\n‖February 24, 2026\n\nClient: Ongil Inc.\nConsultant: Dure Ltd.");
+        check(
+            "따로 정한다.\n\n‖| 수요자 | 공급자 |\n|---|---|\n| 상호: 푸른솔 | 상호: 든든가구 |\n| 대표: 한지우 (인) | 대표: 문태일 (인) |\n",
+        );
+        check("따로 정한다. |\n\n‖| 2026년 2월 24일 | |\n|---|---|\n| 갑 | 온길 |\n| 을 | 두레 |");
         check("기간은 다음과 같다.\n2026년 1월 1일\n\n‖2026년 2월 24일\n갑: 온길\n을: 두레");
     }
 
@@ -142,6 +176,8 @@ mod tests {
             "통지는 다음 주소로 한다.\n갑: 서울시 중구\n을: 부산시 동구",
             "갑: 주식회사 온길 대표이사 하정민\n을: 주식회사 두레 대표이사 권태오",
             "2026년 2월 24일부터 시행한다.\n갑: 온길\n을: 두레이다.",
+            "대금은 다음과 같다.\n\n| 갑 | 을 |\n|---|---|\n| 착수금 | 30일 안에 낸다. |",
+            "기한은 다음과 같다.\n\n| 날짜 | 할 일 |\n|---|---|\n| 2026년 2월 24일 | 납품 |",
             "규칙은 게시한다.\n2026년 2월 24일\n주식회사 온길 대표이사 하정민",
             "다음과 같다.\n2026년 2월 24일\n1. 갑: 온길\n2. 을: 두레",
             "갑과 을은 협의한다.\n2026년 2월 24일\n갑: 온길\n을: 두레\n다툼은 법원에서 푼다.",

@@ -31,7 +31,12 @@ pub fn find_article_numbers(text: &str) -> Vec<(ArticleNumber, Range<usize>)> {
         first..last.map_or(first, |(_, from)| from.end)
     };
     let named = find_article_references(&folded).into_iter();
-    named.map(|reference| (reference.article, place(reference.range))).collect()
+    named
+        .flat_map(|reference| {
+            let place = place(reference.range.clone());
+            reference.counted_articles().map(move |article| (article, place.clone()))
+        })
+        .collect()
 }
 
 /// Where a text names articles: in order, and apart from each other.

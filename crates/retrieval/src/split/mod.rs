@@ -18,7 +18,7 @@ use markdown_blocks::{MarkdownBlock, parse_markdown_blocks};
 
 /// The version of the split rules. Any change that gives other passages must raise it, and documents split by older
 /// rules are split again.
-pub(crate) const SPLIT_RULES_VERSION: u32 = 2;
+pub(crate) const SPLIT_RULES_VERSION: u32 = 3;
 
 /// The maximum size of a passage, about 400 Korean syllables: a few sentences, so that a citation is specific.
 const MAX_PASSAGE_BYTES: usize = 1200;

@@ -19,6 +19,12 @@ const UNKNOWN_MORPHEME_COST: i32 = 5200;
 const UNKNOWN_SYLLABLE_COST: i32 = 1100;
 /// The cost of starting a word with a particle or an ending.
 const BOUND_MORPHEME_AT_START_COST: i32 = 6000;
+/// The cost of reading the end of a word as a part of a compound that ends like a noun with its particle: 위약 + 금은 for 위약금은,
+/// 개발 + 자가 for 개발자가. Nouns that end like the first particles are rare; many end like the others, such as 성과 and 제도.
+const RARE_NOUN_ENDING_COST: i32 = 3000;
+const COMMON_NOUN_ENDING_COST: i32 = 800;
+/// Parts of compounds of more syllables are what they look like.
+const MAX_MISREAD_SYLLABLES: usize = 2;
 /// The cache of analysed words has this many shards, so that threads rarely wait for each other.
 const CACHE_SHARDS: usize = 16;
 const MAX_CACHED_WORDS_PER_SHARD: usize = 16_000;
@@ -172,7 +178,12 @@ fn find_cheapest_path(
         let mut prefix = lexicon.words_starting_with(word[start]);
         for end in start + 1..=word.len() {
             if let Some(found) = &prefix {
+                let last_part = start > 0 && end == word.len() && end - start <= MAX_MISREAD_SYLLABLES;
+                let ending_cost = if last_part { particle_ending_cost(word) } else { 0 };
                 for reading in lexicon.morphemes_of(found) {
+                    let says_something = reading.indexed_form != IndexedForm::Nothing;
+                    let cost = reading.cost + if says_something { ending_cost } else { 0 };
+                    let reading = LexiconMorpheme { cost, ..reading };
                     add_lattice_step(lexicon, steps, start, end, &reading, before);
                 }
             }
@@ -233,6 +244,16 @@ const NOUN_RIGHT_CONTEXT: u8 = 0;
 
 fn has_final_consonant(syllable: char) -> bool {
     !(syllable as u32).wrapping_sub('가' as u32).is_multiple_of(28)
+}
+
+/// Returns the cost of reading the last syllable of a word as anything but the particle that can follow the syllable before it.
+fn particle_ending_cost(word: &[char]) -> i32 {
+    let [.., before, last] = word else { return 0 };
+    match (last, has_final_consonant(*before)) {
+        ('은' | '을', true) | ('는' | '를' | '와', false) => RARE_NOUN_ENDING_COST,
+        ('이' | '과', true) | ('가', false) | ('의' | '도', _) => COMMON_NOUN_ENDING_COST,
+        _ => 0,
+    }
 }
 
 fn add_lattice_step(
@@ -326,6 +347,22 @@ mod tests {
         check("재택근무", "재택 근무");
         check("손해배상책임은", "손해 배상 책임");
         check("연차휴가", "연차 휴가");
+    }
+
+    #[test]
+    fn the_end_of_a_compound_is_a_particle_before_it_is_a_rare_noun() {
+        check("위약금은", "위약 금");
+        check("보험금은", "보험 금");
+        check("개발자와", "개발");
+        check("재택근무자가", "재택 근무 자");
+        check("가능성의", "가능");
+        check("경영성과", "경영 성과");
+        check("급여제도", "급여 제도");
+        check("경조휴가", "경조 휴가");
+        check("주간회의", "주간 회의");
+        check("시골마을", "시골 마을");
+        check("나이차이", "나이 차이");
+        check("서면동의", "서면 동의");
     }
 
     #[test]

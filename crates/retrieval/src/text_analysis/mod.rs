@@ -22,7 +22,7 @@ use crate::language::is_hangul_syllable;
 
 /// The version of the analysis rules. Every change to the terms of any text must raise it, because an index made by
 /// other rules must be rebuilt.
-pub(crate) const ANALYSIS_VERSION: u32 = 2;
+pub(crate) const ANALYSIS_VERSION: u32 = 3;
 
 /// The layer of a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

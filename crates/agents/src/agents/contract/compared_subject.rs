@@ -78,10 +78,36 @@ impl ComparedContracts<'_> {
             let own = titled(self.own.0, equal).and_then(with_own);
             own.or_else(|| titled(self.standard.0, equal).and_then(with_standard)).map(|pair| vec![pair])
         };
-        by_title(true)
+        let (how, mut found) = by_title(true)
             .map(|pairs| (SubjectMatch::Titled, pairs))
             .or_else(|| self.pairs_with_words(&pairs, subject).map(|pairs| (SubjectMatch::Mentioned, pairs)))
-            .or_else(|| by_title(false).map(|pairs| (SubjectMatch::Similar, pairs)))
+            .or_else(|| by_title(false).map(|pairs| (SubjectMatch::Similar, pairs)))?;
+        if how > SubjectMatch::Similar {
+            found.iter_mut().for_each(|pair| self.add_missing_side(pair, subject));
+        }
+        Some((how, found))
+    }
+
+    /// Lays beside an article that only one side has the article of the other side that has most of the words of the subject:
+    /// one may have as a clause what the other has as an article.
+    fn add_missing_side(&self, pair: &mut ArticlePair, subject: &str) {
+        let numbers = |contract: &Contract| -> Vec<ArticleNumber> {
+            contract.articles.iter().map(|article| article.number).collect()
+        };
+        let alone: Vec<ArticlePair> = match pair {
+            ArticlePair { own: None, .. } => numbers(self.own.0)
+                .into_iter()
+                .map(|own| ArticlePair { own: Some(own), standard: None })
+                .collect(),
+            ArticlePair { standard: None, .. } => numbers(self.standard.0)
+                .into_iter()
+                .map(|standard| ArticlePair { own: None, standard: Some(standard) })
+                .collect(),
+            ArticlePair { .. } => return,
+        };
+        if let Some([other, ..]) = self.pairs_with_words(&alone, subject).as_deref() {
+            *pair = ArticlePair { own: pair.own.or(other.own), standard: pair.standard.or(other.standard) };
+        }
     }
 
     /// The pairs that have most of the words of a subject.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use doran_retrieval::contract::{ArticleReference, Contract, ContractArticle, find_article_references};
-use doran_retrieval::{Document, HEADING_SEPARATOR, Passage, localize_article_numbers};
+use doran_retrieval::{Document, HEADING_SEPARATOR, Language, Passage, localize_article_numbers};
 use serde::{Deserialize, Serialize};
 
 use super::appendix::AppendixName;
@@ -15,9 +15,9 @@ const MAX_TITLE_MATCHES_PER_CONTRACT: usize = 3;
 /// Most articles that one look-up gives; the rest is counted.
 const MAX_ARTICLES_PER_LOOKUP: usize = 12;
 
-/// Most articles of a comparison, of both sides together, and most bytes of them.
-const MAX_COMPARED_ARTICLES: usize = 240;
-const MAX_COMPARED_BYTES: usize = 128 * 1024;
+/// Most articles of a range or a comparison, of both sides together, and most bytes of them.
+const MAX_ARTICLES: usize = 240;
+const MAX_ARTICLE_BYTES: usize = 128 * 1024;
 
 /// What a tool found: places, and the articles they refer to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -50,12 +50,25 @@ struct ContractPlace {
     range: Range<usize>,
 }
 
-/// The place that a reference names, in each of the documents that have it.
-pub(super) fn find_by_reference(documents: &[Document], reference: &ArticleReference) -> ContractFindings {
+/// The place that a reference names, in each of the documents that have it. Of a range all articles are meant, however many.
+pub(super) fn find_by_reference(
+    documents: &[Document],
+    reference: &ArticleReference,
+    language: Language,
+) -> ContractFindings {
     let mut findings = ContractFindings::default();
     for document in documents {
         let contract = Contract::parse(document);
-        if let Some((article, range)) = contract.locate(reference) {
+        if let Some(last) = reference.last {
+            findings.add_range(document, &contract, reference);
+            let end = contract.articles.iter().map(|article| article.number).max();
+            if let Some(end) = end.filter(|end| reference.includes(*end) && *end < last) {
+                findings.notes.push(language.pick(
+                    format!("「{}」의 마지막 조항은 {end}입니다.", document.title),
+                    format!("The last article of “{}” is {end}.", document.title),
+                ));
+            }
+        } else if let Some((article, range)) = contract.locate(reference) {
             findings.add_article(document, &contract, article, range, None);
         }
     }
@@ -121,10 +134,24 @@ impl ContractFindings {
         self.add_place(document, contract, ContractPlace { headings, article, clause, range });
     }
 
-    /// Whether a comparison may add so many more articles. A part of a pair would look like an article that one side lacks.
-    pub(super) fn has_room_to_compare(&self, count: usize) -> bool {
+    /// Adds the articles of a range, as far as there is room for them.
+    fn add_range(&mut self, document: &Document, contract: &Contract, reference: &ArticleReference) {
+        for article in contract.articles_included(reference) {
+            if !self.has_room(1) {
+                self.left_out += 1;
+                continue;
+            }
+            let (headings, range) = (contract.headings(article), article.range.clone());
+            let article = article.number.to_string();
+            self.push_place(document, contract, ContractPlace { headings, article, clause: None, range });
+        }
+    }
+
+    /// Whether so many more articles may be added where all of them are meant. A part of a pair would look like an article
+    /// that one side lacks.
+    pub(super) fn has_room(&self, count: usize) -> bool {
         let bytes: usize = self.found.iter().map(|source| source.quote.len()).sum();
-        self.found.len() + count <= MAX_COMPARED_ARTICLES && bytes <= MAX_COMPARED_BYTES
+        self.found.len() + count <= MAX_ARTICLES && bytes <= MAX_ARTICLE_BYTES
     }
 
     /// Adds a whole article of a comparison, however many there are.
@@ -207,12 +234,13 @@ impl ContractFindings {
     /// Notes the articles of the same contract that a text names.
     fn note_references(&mut self, document: &Document, contract: &Contract, text: &str) {
         let kind = AnswerSourceKind::from_document_kind(&document.kind);
-        for reference in find_article_references(text) {
-            let known = reference.law.is_none() && contract.article(reference.article).is_some();
-            let article = localize_article_numbers(&reference.article.to_string(), &document.title);
-            let name = article_label(&article, kind);
-            if known && !self.refers_to.contains(&name) {
-                self.refers_to.push(name);
+        for reference in find_article_references(text).iter().filter(|reference| reference.law.is_none()) {
+            for article in contract.articles_included(reference) {
+                let article = localize_article_numbers(&article.number.to_string(), &document.title);
+                let name = article_label(&article, kind);
+                if !self.refers_to.contains(&name) {
+                    self.refers_to.push(name);
+                }
             }
         }
     }

@@ -263,7 +263,7 @@ impl ComparisonWriter<'_> {
             }
         };
         let count = usize::from(ours.is_some()) + usize::from(theirs.is_some());
-        if !self.findings.has_room_to_compare(count) {
+        if !self.findings.has_room(count) {
             self.findings.left_out += 1;
             return;
         }

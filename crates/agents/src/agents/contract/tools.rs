@@ -72,11 +72,11 @@ impl ContractToolKind {
             ),
             Self::ByIndex => (
                 names::GET_ARTICLE_BY_INDEX,
-                "Reads one article of the user's contract by its number, such as 제5조, 제10조의2, 제5조 제2항 or Article 5, or what is attached to it, such as 별지 1, 부칙 or Exhibit A.",
+                "Reads one article of the user's contract by its number, such as 제5조, 제10조의2, 제5조 제2항 or Article 5, all articles of a range, such as 제3조부터 제9조까지, or what is attached to it, such as 별지 1, 부칙 or Exhibit A.",
                 "사용자 계약서의 조항을 조 번호로, 별지와 부칙은 이름으로 읽습니다",
                 json!({
                     "type": "object",
-                    "properties": { "article": { "type": "string", "description": "the number of the article, e.g. 제5조", "minLength": 1, "maxLength": 100 } },
+                    "properties": { "article": { "type": "string", "description": "the number of the article, e.g. 제5조, or a range, e.g. 제3조부터 제9조까지", "minLength": 1, "maxLength": 100 } },
                     "required": ["article"],
                     "additionalProperties": false
                 }),
@@ -309,7 +309,7 @@ impl ContractTool {
                 (find_appendices(&loaded.documents, &attachment), attachment.to_string())
             }
             (None, Some(reference)) => {
-                (find_by_reference(&loaded.documents, &reference), reference.to_string())
+                (find_by_reference(&loaded.documents, &reference, language), reference.to_string())
             }
             (None, None) => {
                 let article = &arguments.article;
@@ -324,7 +324,7 @@ impl ContractTool {
         let notes = if found.found.is_empty() {
             vec![article_not_found_note(&loaded, &asked, language)]
         } else {
-            Vec::new()
+            found.notes.clone()
         };
         Ok(ContractFindings { unread: loaded.left_out, notes, ..found })
     }
@@ -366,8 +366,9 @@ impl ContractTool {
         // Standards of other kinds have an article of the same number too, on another matter.
         for (loaded, counts_alike) in [(&near, true), (&standards, kinds == 1)] {
             let numbered = reference.as_ref().filter(|_| counts_alike);
-            let by_number =
-                numbered.map(|reference| find_by_reference(&loaded.documents, reference)).unwrap_or_default();
+            let by_number = numbered
+                .map(|reference| find_by_reference(&loaded.documents, reference, language))
+                .unwrap_or_default();
             for findings in [by_number, find_by_title(&loaded.documents, &arguments.query)] {
                 if !findings.found.is_empty() {
                     return Ok(ContractFindings { unread: standards.left_out, ..findings });

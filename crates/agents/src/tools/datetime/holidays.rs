@@ -61,6 +61,31 @@ const DECLARED_HOLIDAYS: [(i16, i8, i8, &str, &str); 10] = [
     (2026, 6, 3, "지방선거일", "local elections"),
 ];
 
+/// What holidays are called in lower case, by the start of their Korean names: 설날 is 설날, 설날 전날 and 설날 다음날.
+pub const HOLIDAY_NAMES: [(&str, &[&str]); 13] = [
+    ("새해", &["새해 첫날", "새해", "신정", "new year's day", "new year"]),
+    ("설날", &["설날", "설 연휴", "구정", "seollal", "lunar new year", "korean new year"]),
+    ("삼일절", &["삼일절", "3.1절", "3·1절", "independence movement day", "march first"]),
+    ("노동절", &["노동절", "근로자의 날", "labour day", "labor day"]),
+    ("어린이날", &["어린이날", "children's day"]),
+    ("부처님오신날", &["부처님오신날", "부처님 오신 날", "석가탄신일", "초파일", "buddha's birthday"]),
+    ("현충일", &["현충일", "memorial day"]),
+    ("제헌절", &["제헌절", "constitution day"]),
+    ("광복절", &["광복절", "liberation day"]),
+    ("추석", &["추석", "추석 연휴", "한가위", "chuseok"]),
+    ("개천절", &["개천절", "national foundation day"]),
+    ("한글날", &["한글날", "hangeul day", "hangul day"]),
+    ("기독탄신일", &["기독탄신일", "성탄절", "크리스마스", "christmas", "christmas day"]),
+];
+
+/// The start of the Korean name of the holiday that is called so.
+pub(crate) fn key_of_name(name: &str) -> Option<&'static str> {
+    let squeeze = |name: &str| name.split_whitespace().collect::<String>().to_lowercase();
+    let name = squeeze(name);
+    let called = HOLIDAY_NAMES.iter().find(|(_, names)| names.iter().any(|known| squeeze(known) == name));
+    called.map(|(key, _)| *key)
+}
+
 /// When a holiday gets another day.
 #[derive(Clone, Copy, PartialEq)]
 enum SubstituteRule {

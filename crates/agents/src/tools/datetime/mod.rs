@@ -18,6 +18,7 @@ use jiff::{Span, Timestamp, Unit, Zoned};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+pub use self::holidays::HOLIDAY_NAMES;
 use self::holidays::{Holiday, is_business_day};
 use super::{Tool, ToolCallContext, ToolError, ToolInfo, ToolOutput, ToolSideEffect, names};
 
@@ -36,15 +37,47 @@ pub struct GetCurrentDatetime {
 struct DatetimeArguments {
     timezone: Option<String>,
     date: Option<String>,
-    add_years: i64,
+    add_years: Option<i64>,
     add_months: i64,
     add_weeks: i64,
     add_days: i64,
     add_hours: i64,
     add_minutes: i64,
     add_business_days: i64,
+    weekday: Option<WeekdayName>,
+    week: Option<i64>,
+    nth_in_month: Option<i8>,
     until: Option<String>,
+    holiday: Option<String>,
     holidays_of: Option<i16>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum WeekdayName {
+    Monday,
+    Tuesday,
+    Wednesday,
+    Thursday,
+    Friday,
+    Saturday,
+    Sunday,
+}
+
+impl WeekdayName {
+    const NAMES: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
+
+    fn weekday(self) -> Weekday {
+        match self {
+            Self::Monday => Weekday::Monday,
+            Self::Tuesday => Weekday::Tuesday,
+            Self::Wednesday => Weekday::Wednesday,
+            Self::Thursday => Weekday::Thursday,
+            Self::Friday => Weekday::Friday,
+            Self::Saturday => Weekday::Saturday,
+            Self::Sunday => Weekday::Sunday,
+        }
+    }
 }
 
 impl GetCurrentDatetime {
@@ -54,8 +87,9 @@ impl GetCurrentDatetime {
         let description = format!(
             "Tells the current date, time and weekday in a time zone (default {home}) and whether it is a Korean public holiday. \
              Counts with dates too: add_days and others move from `date` (default now; negative goes back), add_business_days \
-             skips weekends and Korean holidays, `until` counts the days to another date, holidays_of lists the Korean public \
-             holidays of a year ({}–{}). Use it whenever the answer depends on today.",
+             skips weekends and Korean holidays, `weekday` with `week` or `nth_in_month` finds a day such as the Friday of next week \
+             or the last Monday of this month, `until` counts the days to another date, `holiday` finds the next Korean public \
+             holiday of a name, holidays_of lists those of a year ({}–{}). Use it whenever the answer depends on today.",
             holidays::FIRST_YEAR,
             holidays::LAST_YEAR
         );
@@ -64,7 +98,7 @@ impl GetCurrentDatetime {
             "type": "object",
             "properties": {
                 "timezone": { "type": "string", "maxLength": 64, "description": "IANA name (Asia/Seoul) or a city in Korean or English (뉴욕, London)" },
-                "date": { "type": "string", "maxLength": 40, "description": "YYYY-MM-DD or YYYY-MM-DDTHH:MM, only to start from another time than now" },
+                "date": { "type": "string", "maxLength": 40, "description": "YYYY-MM-DD, YYYY-MM-DDTHH:MM, or MM-DD of this year; only to start from another time than now" },
                 "add_years": count,
                 "add_months": count,
                 "add_weeks": count,
@@ -72,7 +106,11 @@ impl GetCurrentDatetime {
                 "add_hours": count,
                 "add_minutes": count,
                 "add_business_days": count,
-                "until": { "type": "string", "maxLength": 40, "description": "YYYY-MM-DD" },
+                "weekday": { "type": "string", "enum": WeekdayName::NAMES, "description": "the next such day, today included, unless `week` or `nth_in_month` says which" },
+                "week": { "type": "integer", "description": "with `weekday`: 0 is this week, 1 next week; a week begins on Monday" },
+                "nth_in_month": { "type": "integer", "minimum": -5, "maximum": 5, "description": "with `weekday`: 1 is the first in the month that is reached, -1 the last" },
+                "until": { "type": "string", "maxLength": 40, "description": "YYYY-MM-DD, or MM-DD when it comes next" },
+                "holiday": { "type": "string", "maxLength": 40, "description": "the name of a Korean public holiday in Korean or English (추석, Chuseok); with holidays_of or add_years in that year, else when it comes next" },
                 "holidays_of": { "type": "integer", "minimum": holidays::FIRST_YEAR, "maximum": holidays::LAST_YEAR },
             },
             "additionalProperties": false,
@@ -126,18 +164,26 @@ fn datetime_output(
             ))
         })?;
     let mut notes = Vec::new();
+    let now = Timestamp::from_millisecond(now_ms).map_err(|_| out_of_range_error(language))?;
+    let now = now.to_zoned(zone.clone());
+    let this_year = now.year();
     let start = match &arguments.date {
-        None => Timestamp::from_millisecond(now_ms)
-            .map_err(|_| out_of_range_error(language))?
-            .to_zoned(zone.clone()),
-        Some(text) => parse_moment(text, &zone, language, &mut notes)?,
+        None => now,
+        Some(text) => parse_moment(&with_year(text, this_year), &zone, language, &mut notes)?,
     };
-    let moved = add_offsets(&start, arguments, language)?;
+    let moved = move_to_weekday(&add_offsets(&start, arguments, language)?, arguments, language)?;
     let day = moved.date();
+    if let Some(name) = &arguments.holiday {
+        let year = arguments.holidays_of.or(arguments.add_years.map(|_| day.year()));
+        return named_holiday_output(name, year, day, language);
+    }
     let mut lines = vec![datetime_line(&moved, &zone_name, language)];
     lines.extend(holiday_line(day, language));
     if let Some(text) = &arguments.until {
-        let to = parse_moment(text, &zone, language, &mut notes)?.date();
+        let mut to = parse_moment(&with_year(text, this_year), &zone, language, &mut notes)?.date();
+        if to < day && has_no_year(text) {
+            to = parse_moment(&with_year(text, this_year + 1), &zone, language, &mut notes)?.date();
+        }
         lines.push(until_line(day, to, language)?);
     }
     if let Some(year) = arguments.holidays_of {
@@ -167,14 +213,84 @@ fn datetime_line(moment: &Zoned, zone: &str, language: Language) -> String {
     )
 }
 
-fn holiday_line(day: Date, language: Language) -> Option<String> {
-    let names = |names: &[Holiday]| -> String {
-        let name = |one: &Holiday| match one.substitute {
-            true => language.pick(format!("{} 대체공휴일", one.ko), format!("substitute for {}", one.en)),
-            false => language.pick(one.ko, one.en).to_owned(),
-        };
-        names.iter().map(name).collect::<Vec<_>>().join(", ")
+/// Moves to the weekday that is asked for.
+fn move_to_weekday(
+    from: &Zoned,
+    arguments: &DatetimeArguments,
+    language: Language,
+) -> Result<Zoned, ToolError> {
+    let Some(weekday) = arguments.weekday.map(WeekdayName::weekday) else { return Ok(from.clone()) };
+    let out_of_range = |_| out_of_range_error(language);
+    if let Some(nth) = arguments.nth_in_month {
+        return from.nth_weekday_of_month(nth, weekday).map_err(|_| {
+            ToolError::BadArguments(language.pick(
+                format!("그달에 {nth}번째 {}은 없습니다", weekday_name(weekday, language)),
+                format!("that month has no {} number {nth}", weekday_name(weekday, language)),
+            ))
+        });
+    }
+    let offset = weekday.to_monday_zero_offset() - from.weekday().to_monday_zero_offset();
+    let days = match arguments.week {
+        Some(week) => week.saturating_mul(7).saturating_add(i64::from(offset)),
+        None => i64::from(offset.rem_euclid(7)),
     };
+    from.checked_add(Span::new().try_days(days).map_err(out_of_range)?).map_err(out_of_range)
+}
+
+/// The days of a holiday of this name, in a year or when it comes next.
+fn named_holiday_output(
+    name: &str,
+    year: Option<i16>,
+    from: Date,
+    language: Language,
+) -> Result<ToolOutput, ToolError> {
+    let key = holidays::key_of_name(name).ok_or_else(|| {
+        let shown: String = name.chars().take(40).collect();
+        ToolError::BadArguments(language.pick(
+            format!("`{shown}`은(는) 아는 한국 공휴일이 아닙니다"),
+            format!("`{shown}` is not a Korean public holiday that is known"),
+        ))
+    })?;
+    let days_in = |year: i16| -> Option<Vec<(Date, Vec<Holiday>)>> {
+        let days = holidays::holidays_of_year(year)?.into_iter();
+        Some(days.filter(|(_, holidays)| holidays.iter().any(|one| one.ko.starts_with(key))).collect())
+    };
+    let first = days_in(year.unwrap_or(from.year())).ok_or_else(|| unknown_year_error(language))?;
+    let is_over = year.is_none() && first.last().is_none_or(|(last, _)| *last < from);
+    let days = match is_over {
+        true => days_in(from.year() + 1).ok_or_else(|| unknown_year_error(language))?,
+        false => first,
+    };
+    if days.is_empty() {
+        return Err(ToolError::BadArguments(language.pick(
+            format!("그해에 {key}은(는) 공휴일이 아닙니다"),
+            format!("{key} is no public holiday in that year"),
+        )));
+    }
+    let line = |(day, holidays): &(Date, Vec<Holiday>)| {
+        let (weekday, names) = (weekday_name(day.weekday(), language), holiday_names(holidays, language));
+        let left = from.until((Unit::Day, *day)).map_or(0, |left| left.get_days());
+        let left = match left {
+            1.. if year.is_none() => language.pick(format!(", {left}일 뒤"), format!(", in {left} days")),
+            _ => String::new(),
+        };
+        format!("{day} ({weekday}) {names}{left}")
+    };
+    let data = json!({ "days": days.iter().map(|(day, _)| day.to_string()).collect::<Vec<_>>() });
+    let text = days.iter().map(line).collect::<Vec<_>>().join("\n");
+    Ok(ToolOutput { text, data, ..ToolOutput::default() })
+}
+
+fn holiday_names(names: &[Holiday], language: Language) -> String {
+    let name = |one: &Holiday| match one.substitute {
+        true => language.pick(format!("{} 대체공휴일", one.ko), format!("substitute for {}", one.en)),
+        false => language.pick(one.ko, one.en).to_owned(),
+    };
+    names.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
+fn holiday_line(day: Date, language: Language) -> Option<String> {
+    let names = |names: &[Holiday]| holiday_names(names, language);
     let year = holidays::holidays_of_year(day.year())?;
     let today = match year.get(&day) {
         Some(today) => language.pick("한국 공휴일: ", "Korean public holiday: ").to_owned() + &names(today),
@@ -236,7 +352,7 @@ fn holiday_list(year: i16, language: Language) -> Result<String, ToolError> {
 fn add_offsets(start: &Zoned, arguments: &DatetimeArguments, language: Language) -> Result<Zoned, ToolError> {
     let span = || -> Result<Span, jiff::Error> {
         Span::new()
-            .try_years(arguments.add_years)?
+            .try_years(arguments.add_years.unwrap_or(0))?
             .try_months(arguments.add_months)?
             .try_weeks(arguments.add_weeks)?
             .try_days(arguments.add_days)?
@@ -301,6 +417,17 @@ fn parse_moment(
         )),
     }
     ambiguous.compatible().map_err(|_| out_of_range_error(language))
+}
+
+/// Whether a date is only a month and a day: `12-25`.
+fn has_no_year(text: &str) -> bool {
+    let text = text.trim();
+    text.len() <= "12-25".len() && text.split('-').count() == 2
+}
+
+/// A date that is only a month and a day, with a year.
+fn with_year(text: &str, year: i16) -> String {
+    if has_no_year(text) { format!("{year}-{}", text.trim()) } else { text.to_owned() }
 }
 
 /// `2026년 3월 1일`, `2026.3.1` and `2026/3/1` as `2026-03-01`; anything else as it is.

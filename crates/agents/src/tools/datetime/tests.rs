@@ -91,6 +91,63 @@ fn it_knows_holidays_and_their_substitutes() {
 }
 
 #[test]
+fn a_weekday_is_of_a_week_or_of_a_month() {
+    for (arguments, expected) in [
+        (json!({ "weekday": "friday", "week": 1 }), "2026-11-20"),
+        (json!({ "weekday": "friday", "week": 0 }), "2026-11-13"),
+        (json!({ "weekday": "monday" }), "2026-11-16"),
+        (json!({ "weekday": "sunday" }), "2026-11-15"),
+        (json!({ "weekday": "monday", "nth_in_month": -1 }), "2026-11-30"),
+        (json!({ "weekday": "tuesday", "nth_in_month": 1, "add_months": 1 }), "2026-12-01"),
+        (json!({ "weekday": "monday", "nth_in_month": 5, "add_months": 1 }), "! "),
+        (json!({ "weekday": "monday", "nth_in_month": 9 }), "! "),
+        (json!({ "weekday": "monday", "week": i64::MAX }), "! "),
+    ] {
+        let found = first_line(arguments.clone());
+        assert!(found.starts_with(expected), "{arguments}: {found}");
+    }
+}
+
+#[test]
+fn a_date_without_a_year_is_of_this_year_or_still_to_come() {
+    assert!(first_line(json!({ "date": "12-25" })).starts_with("2026-12-25 (금요일)"));
+    assert!(first_line(json!({ "date": "03-01" })).starts_with("2026-03-01 (일요일)"));
+    let until = answer_text(json!({ "until": "03-01" }), Language::Korean);
+    assert!(until.contains("2026-11-15부터 2027-03-01까지 106일"), "{until}");
+    assert!(answer_text(json!({ "date": "13-45" }), Language::Korean).starts_with('!'));
+}
+
+#[test]
+fn a_holiday_is_found_by_its_name() {
+    let on = |arguments: Value, language| answer_text(arguments, language).replace('\n', "; ");
+    assert_eq!(
+        on(json!({ "holiday": "추석" }), Language::Korean),
+        "2027-09-14 (화요일) 추석 전날, 303일 뒤; 2027-09-15 (수요일) 추석, 304일 뒤; 2027-09-16 (목요일) 추석 다음날, 305일 뒤"
+    );
+    assert_eq!(
+        on(json!({ "holiday": "Chuseok", "holidays_of": 2025 }), Language::English),
+        "2025-10-05 (Sunday) the day before Chuseok; 2025-10-06 (Monday) Chuseok; 2025-10-07 (Tuesday) the day after Chuseok; \
+         2025-10-08 (Wednesday) substitute for Chuseok"
+    );
+    assert_eq!(
+        on(json!({ "holiday": "크리스마스" }), Language::Korean),
+        "2026-12-25 (금요일) 기독탄신일, 40일 뒤"
+    );
+    assert_eq!(
+        on(json!({ "holiday": "한글날", "add_years": 0 }), Language::Korean),
+        "2026-10-09 (금요일) 한글날"
+    );
+    for arguments in [
+        json!({ "holiday": "할로윈" }),
+        json!({ "holiday": "추석", "holidays_of": 2050 }),
+        json!({ "holiday": "추석", "date": "2035-12-01" }),
+        json!({ "holiday": "제헌절", "holidays_of": 2024 }),
+    ] {
+        assert!(answer_text(arguments.clone(), Language::Korean).starts_with('!'), "{arguments}");
+    }
+}
+
+#[test]
 fn hostile_dates_get_a_sentence() {
     let zone = answer_text(json!({ "timezone": "Mars/Phobos" }), Language::English);
     assert!(zone.starts_with("! unknown time zone `Mars/Phobos`; similar names: "), "{zone}");

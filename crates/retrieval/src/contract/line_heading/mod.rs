@@ -121,7 +121,7 @@ fn parse_korean_article_heading(words: &str) -> Option<ContractLine> {
             return None;
         }
         let body = words.len()
-            - after.trim_start_matches(|char: char| char.is_whitespace() || "*_:.".contains(char)).len();
+            - after.trim_start_matches(|char: char| char.is_whitespace() || "*_:.|".contains(char)).len();
         // `제5조(목적) 제2항에 따른` is a reference, unless this article is the next one.
         let sure = !is_followed_by_clause_reference(after);
         return Some(ContractLine::Article {
@@ -133,6 +133,10 @@ fn parse_korean_article_heading(words: &str) -> Option<ContractLine> {
     }
     if tail.is_empty() {
         return Some(ContractLine::Article { number, title: None, body: words.len(), is_certain: true });
+    }
+    if let Some(cells) = tail.strip_prefix('|') {
+        let body = words.len() - cells.trim_start().len();
+        return Some(ContractLine::Article { number, title: None, body, is_certain: true });
     }
     // `제5조에 따라` continues with a particle; a heading is followed by a space, a dot or a circled number.
     let parted = !tight

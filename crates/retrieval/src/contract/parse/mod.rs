@@ -14,7 +14,11 @@ const MAX_CLAUSE_DEPTH: usize = 3;
 
 /// Parses the structure of a text.
 pub(super) fn parse_contract(text: &str) -> Contract {
-    let Some(style) = detect_numbering_style(text) else {
+    // A contract may be a table whose rows are its articles. Beside articles outside of tables, rows only mention them.
+    let found = [TableRows::Skipped, TableRows::Read]
+        .into_iter()
+        .find_map(|rows| detect_numbering_style(text, rows).map(|style| (rows, style)));
+    let Some((rows, style)) = found else {
         return Contract { preamble: 0..text.len(), ..Contract::default() };
     };
     let mut reading = ContractParser {
@@ -29,22 +33,47 @@ pub(super) fn parse_contract(text: &str) -> Contract {
     reading.contract.named = style != ArticleNumberingStyle::Numbered;
     let mut start = 0;
     for line in text.split_inclusive('\n') {
-        if !line.trim_start().starts_with('|') {
-            reading.read_line(start, line.trim_end(), style);
+        if let Some(words) = words_of_line(line, rows, style) {
+            reading.read_line(start + (line.len() - words.len()), words.trim_end(), style);
         }
         start += line.len();
-        if !line.trim().is_empty() {
+        let is_rule = rows == TableRows::Read && line.chars().all(|char| "|-: \r\n".contains(char));
+        if !line.trim().is_empty() && !is_rule {
             reading.last_text_end = start - (line.len() - line.trim_end().len());
         }
     }
     reading.into_contract()
 }
 
+/// Whether the rows of tables are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TableRows {
+    Skipped,
+    Read,
+}
+
+/// Returns the end of a line in which an article may begin: all of it, or what follows the first bar of a row that has the heading
+/// of an article in one cell and its text in another. A row of more cells compares articles.
+fn words_of_line(line: &str, rows: TableRows, style: ArticleNumberingStyle) -> Option<&str> {
+    let Some(row) = line.trim_start().strip_prefix('|') else { return Some(line) };
+    let (row, mut cells) = (row.trim_start(), row.trim().trim_end_matches('|').split('|'));
+    let (heading, text) = (cells.next()?.trim(), cells.next()?);
+    let is_heading = || match classify_line(heading, style) {
+        ContractLine::Article { body, .. } => body == heading.len(),
+        ContractLine::Chapter { .. }
+        | ContractLine::Appendix { .. }
+        | ContractLine::Closing
+        | ContractLine::Other => false,
+    };
+    let is_article = rows == TableRows::Read && cells.next().is_none() && !text.trim().is_empty();
+    (is_article && is_heading()).then_some(row)
+}
+
 /// Detects the numbering style of a text, if it has at least two articles, or one in Korean.
-fn detect_numbering_style(text: &str) -> Option<ArticleNumberingStyle> {
+fn detect_numbering_style(text: &str, rows: TableRows) -> Option<ArticleNumberingStyle> {
     let count = |style: ArticleNumberingStyle, least: usize| {
         let mut next = 1;
-        let lines = text.lines().filter(|line| !line.trim_start().starts_with('|'));
+        let lines = text.lines().filter_map(|line| words_of_line(line, rows, style));
         let articles = lines.filter_map(|line| match classify_line(line, style) {
             ContractLine::Article { number, .. } => Some(number.number),
             ContractLine::Chapter { .. }

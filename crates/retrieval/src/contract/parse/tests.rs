@@ -139,3 +139,31 @@ fn signatures_without_a_closing_statement_are_not_part_of_the_last_article() {
         assert_eq!(contract.appendices.len(), usize::from(!rest.is_empty()));
     }
 }
+
+#[test]
+fn a_contract_may_be_a_table_whose_rows_are_its_articles() {
+    let text = "# 납품 계약서\n\n| 계약명 | 의자 |\n|---|---|\n| 금액 | 10원 |\n\n\
+        | 제1조(목적) | 정한다. |\n|---|---|\n| 제2조(대금) | ① 낸다. ② 선급금은 없다. |\n| 제3조 | 끝낸다. |\n\n\
+        | 갑 | 을 |\n|---|---|\n| 대표: 한지우 (인) | 대표: 문태일 (인) |\n";
+    assert_eq!(
+        article_texts(text),
+        [
+            "제1조: 제1조(목적) | 정한다. |",
+            "제2조: 제2조(대금) | ① 낸다. ② 선급금은 없다. |",
+            "제3조: 제3조 | 끝낸다. |"
+        ]
+    );
+    let contract = parse_contract(text);
+    assert_eq!(contract.articles[1].title, "대금");
+    assert_eq!(&text[contract.articles[2].body.clone()], "끝낸다. |");
+    assert_eq!(contract.articles[1].clauses.len(), 2);
+    assert!(text[contract.closing.expect("signed")].starts_with("| 갑 | 을 |"));
+    // Rows that compare articles are none, nor are those of a table beside articles.
+    for row in ["| 제5조(휴가) | 15일 | 20일 |", "| 제5조(휴가) 15일을 준다. | 제5조(휴가) 20일을 준다. |"]
+    {
+        let text = format!("| 조항 | 현행 | 개정 |\n|---|---|---|\n{row}\n{}", row.replace("제5조", "제9조"));
+        assert!(parse_contract(&text).articles.is_empty(), "{text}");
+    }
+    let text = "제1조(목적) 정한다.\n제2조(변경) 다음과 같다.\n\n| 제3조(대금) | 10원 |\n|---|---|\n| 제4조(끝) | 끝 |";
+    assert_eq!(parse_contract(text).articles.len(), 2);
+}

@@ -11,17 +11,20 @@ use super::numeral::{
 use crate::language::is_hangul_syllable;
 use crate::passage::ArticleNumber;
 
-/// The maximum number of articles in a range such as `제3조부터 제9조까지`.
-const MAX_ARTICLE_RANGE: u32 = 50;
+/// The maximum number of articles that a range such as `제3조부터 제9조까지` counts up. It includes all that lie within it.
+const MAX_COUNTED_ARTICLES: u32 = 64;
 
 /// The appendix of rules whose articles are numbered from 1 again.
 const SUPPLEMENTARY_PROVISIONS: &str = "부칙";
 
-/// A reference to a part of a contract: `제5조 제2항 제1호`, `Section 5.2`.
+/// A reference to a part of a contract: `제5조 제2항 제1호`, `Section 5.2`, `제3조부터 제9조까지`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArticleReference {
-    /// The article.
+    /// The article, or the first one of a range.
     pub article: ArticleNumber,
+    /// The last article of a range.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<ArticleNumber>,
     /// The clause (항).
     pub clause: Option<u32>,
     /// The item (호).
@@ -37,9 +40,14 @@ pub struct ArticleReference {
 
 impl ArticleReference {
     /// Parses a text that is nothing but a reference, in any spelling: `제 5 조`, `제십조의2`, `5조`, `第五條`, `제5조제2항`,
-    /// `Article V`, `Section 5.2`, `5`.
+    /// `Article V`, `Section 5.2`, `5`, `제3조부터 제9조까지`.
     pub fn parse(text: &str) -> Option<Self> {
         let trimmed = text.trim().trim_matches(|char: char| "\"'“”‘’[]()<>".contains(char)).trim();
+        if let [range @ Self { last: Some(_), .. }] = find_article_references(trimmed).as_slice()
+            && range.range == (0..trimmed.len())
+        {
+            return Some(Self { range: 0..text.len(), ..range.clone() });
+        }
         if let Some(inner) = trimmed
             .strip_prefix(SUPPLEMENTARY_PROVISIONS)
             .map(|rest| rest.trim_start_matches('의').trim_start())
@@ -61,6 +69,24 @@ impl ArticleReference {
             .or_else(|| parse_bare_number(trimmed).and_then(whole));
         found.map(|reference| Self { range: 0..text.len(), ..reference })
     }
+
+    /// Returns a reference to a whole article, which stands at this place.
+    fn of_article(article: ArticleNumber, range: Range<usize>) -> Self {
+        Self { article, last: None, clause: None, item: None, appendix: None, law: None, range }
+    }
+
+    /// Returns whether an article is the one that is meant, or lies within the range.
+    pub fn includes(&self, article: ArticleNumber) -> bool {
+        (self.article..=self.last.unwrap_or(self.article)).contains(&article)
+    }
+
+    /// Returns the articles that the reference counts up: of a range those without a branch, and its ends.
+    pub fn counted_articles(&self) -> impl Iterator<Item = ArticleNumber> + use<> {
+        let last = self.last.filter(|last| *last > self.article);
+        let between = self.article.number + 1..last.map_or(0, |last| last.number);
+        let between = between.map(|number| ArticleNumber { number, branch: 0 });
+        std::iter::once(self.article).chain(between).chain(last).take(MAX_COUNTED_ARTICLES as usize)
+    }
 }
 
 impl ArticleNumber {
@@ -76,6 +102,9 @@ impl fmt::Display for ArticleReference {
             write!(f, "{appendix} ")?;
         }
         write!(f, "{}", self.article)?;
+        if let Some(last) = self.last {
+            write!(f, "부터 {last}까지")?;
+        }
         if let Some(clause) = self.clause {
             write!(f, " 제{clause}항")?;
         }
@@ -86,16 +115,16 @@ impl fmt::Display for ArticleReference {
     }
 }
 
-/// Returns the articles that a text refers to, in order. Amounts such as `5조 원` are skipped. References to articles of
-/// a named statute carry its name.
+/// Returns the articles and ranges of articles that a text refers to, in order. Amounts such as `5조 원` are skipped.
+/// References to articles of a named statute carry its name.
 pub fn find_article_references(text: &str) -> Vec<ArticleReference> {
     let mut found: Vec<ArticleReference> = Vec::new();
     let mut at = 0;
     while let Some(char) = text[at..].chars().next() {
         let numbered = matches!(char, '제' | '第')
             || matches!(char, '0'..='9' | '０'..='９') && !continues_number(&text[..at]);
-        if let Some((row, end)) = numbered.then(|| parse_article_range(text, at)).flatten() {
-            found.extend(row);
+        if let Some((range, end)) = numbered.then(|| parse_article_range(text, at)).flatten() {
+            found.push(range);
             at = end;
             continue;
         }
@@ -116,9 +145,13 @@ pub fn find_article_references(text: &str) -> Vec<ArticleReference> {
             .ends_with(SUPPLEMENTARY_PROVISIONS)
             .then(|| SUPPLEMENTARY_PROVISIONS.to_owned());
         at = end;
-        fill_article_range(text, &mut found, &reference);
-        found.push(reference);
-        at = parse_more_clauses(text, at, &mut found);
+        match join_article_range(text, &mut found, &reference) {
+            Some(end) => at = end,
+            None => {
+                found.push(reference);
+                at = parse_more_clauses(text, at, &mut found);
+            }
+        }
     }
     found
 }
@@ -164,7 +197,7 @@ fn parse_korean_reference(
         parse_numbered_part(text, &mut at, &["항", "項"]).or_else(|| parse_circled_clause(text, &mut at));
     let item = parse_numbered_part(text, &mut at, &["호", "號"]);
     let article = ArticleNumber { number, branch };
-    Some((ArticleReference { article, clause, item, appendix: None, law: None, range: start..at }, at))
+    Some((ArticleReference { clause, item, ..ArticleReference::of_article(article, start..at) }, at))
 }
 
 /// Parses `의2`. In a sentence `제5조의 이행` has no branch number, so Hangul numerals count only where nothing else can
@@ -220,8 +253,8 @@ fn parse_inner_branch_number(text: &str, at: &mut usize) -> u32 {
     branch
 }
 
-/// Parses a range such as `제3~5조` at a position. Returns its articles and its end.
-fn parse_article_range(text: &str, start: usize) -> Option<(Vec<ArticleReference>, usize)> {
+/// Parses a range such as `제3~5조` at a position. Returns it and its end.
+fn parse_article_range(text: &str, start: usize) -> Option<(ArticleReference, usize)> {
     let mut at = start;
     let ordinal = consume_any(text, &mut at, &["제", "第"]);
     skip_blanks(text, &mut at);
@@ -235,22 +268,20 @@ fn parse_article_range(text: &str, start: usize) -> Option<(Vec<ArticleReference
     let (to, length) = parse_digits(&text[at..])?;
     at += length;
     skip_blanks(text, &mut at);
-    if !consume_any(text, &mut at, &["조", "條", "条"]) || from >= to || to - from > MAX_ARTICLE_RANGE {
+    if !consume_any(text, &mut at, &["조", "條", "条"]) || from >= to {
         return None;
     }
     let after = &text[at..];
     if !ordinal && (is_money_amount(after) || !can_follow_article(after)) || begins_other_word(after, false) {
         return None;
     }
-    let one = |number| ArticleReference {
-        article: ArticleNumber { number, branch: 0 },
-        clause: None,
-        item: None,
-        appendix: None,
+    let number = |number| ArticleNumber { number, branch: 0 };
+    let range = ArticleReference {
+        last: Some(number(to)),
         law: statute_name_before(&text[..start]),
-        range: start..at,
+        ..ArticleReference::of_article(number(from), start..at)
     };
-    Some(((from..=to).map(one).collect(), at))
+    Some((range, at))
 }
 
 /// Parses ` 제2항`, with or without 제 and spaces.
@@ -317,7 +348,7 @@ fn parse_english_reference(text: &str, start: usize) -> Option<(ArticleReference
     at += bracketed.map_or(0, |(_, length)| length + 2);
     let clause = clause.or(bracketed.map(|(clause, _)| clause));
     let article = ArticleNumber { number, branch: 0 };
-    Some((ArticleReference { article, clause, item: None, appendix: None, law: None, range: start..at }, at))
+    Some((ArticleReference { clause, ..ArticleReference::of_article(article, start..at) }, at))
 }
 
 /// Parses `5` or `5.2`, which is a reference only if it is the whole text.
@@ -328,23 +359,24 @@ fn parse_bare_number(text: &str) -> Option<(ArticleReference, usize)> {
         clause
     });
     let article = ArticleNumber { number, branch: 0 };
-    Some((ArticleReference { article, clause, item: None, appendix: None, law: None, range: 0..at }, at))
+    Some((ArticleReference { clause, ..ArticleReference::of_article(article, 0..at) }, at))
 }
 
-/// Adds the articles between the last reference and this one if the text says `부터`, `내지` or `to`.
-fn fill_article_range(text: &str, found: &mut Vec<ArticleReference>, next: &ArticleReference) {
-    let Some(last) = found.last().cloned() else { return };
-    let between = text[last.range.end..next.range.start].trim();
-    let joined = ["부터", "내지", "~", "∼", "-", "–", "to", "through"].contains(&between);
-    let row = last.article.number + 1..next.article.number;
-    if joined && last.clause.is_none() && row.end.saturating_sub(row.start) <= MAX_ARTICLE_RANGE {
-        let range = last.range.start..next.range.end;
-        found.extend(row.map(|number| ArticleReference {
-            article: ArticleNumber { number, branch: 0 },
-            range: range.clone(),
-            ..last.clone()
-        }));
+/// Makes the last reference a range up to this one if the text says `부터`, `내지` or `to` between them. Returns its end.
+fn join_article_range(text: &str, found: &mut [ArticleReference], next: &ArticleReference) -> Option<usize> {
+    let first = found.last_mut()?;
+    let between = text[first.range.end..next.range.start].trim();
+    // `제3조에서 제5조를 인용한` names two articles.
+    let joined = ["부터", "내지", "~", "∼", "-", "–", "to", "through"].contains(&between)
+        || between == "에서" && text[next.range.end..].starts_with("까지");
+    if !joined || first.clause.is_some() || first.last.is_some() || next.article <= first.article {
+        return None;
     }
+    let mut end = next.range.end;
+    consume_any(text, &mut end, &["까지"]);
+    first.last = Some(next.article);
+    first.range.end = end;
+    Some(end)
 }
 
 /// Adds ` 및 제3항` as further clauses of the article just found. Returns where parsing continues.

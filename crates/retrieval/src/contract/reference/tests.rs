@@ -59,13 +59,17 @@ fn references_are_found_in_sentences() {
     check_references("5조 내용이 뭐야?", "제5조");
     check_references("제5조의 이행에 관하여 제6조의 3개월", "제5조, 제6조");
     check_references("제10조 제1항 및 제3항에 따라", "제10조 제1항, 제10조 제3항");
-    check_references("제3조부터 제5조까지", "제3조, 제4조, 제5조");
+    check_references("제3조부터 제5조까지 보여줘", "제3조부터 제5조까지");
+    check_references("제3조에서 제5조까지는?", "제3조부터 제5조까지");
+    check_references("제3조에서 제5조를 인용한다", "제3조, 제5조");
+    check_references("제14조의2 내지 제20조와 제22조", "제14조의2부터 제20조까지, 제22조");
+    check_references("Articles 3 to Article 5", "제3조부터 제5조까지");
     check_references(
         "「민법」 제750조 또는 근로기준법 제23조, 이 계약 제2조",
         "민법:제750조, 근로기준법:제23조, 제2조",
     );
     check_references("See Section 5.2 and Article IV.", "제5조 제2항, 제4조");
-    check_references("제3~5조와 7조", "제3조, 제4조, 제5조, 제7조");
+    check_references("제3~5조와 7조", "제3조부터 제5조까지, 제7조");
     check_references("부칙 제1조와 제1조", "부칙 제1조, 제1조");
     check_references("제3조의 2항", "제3조 제2항");
     check_references("10조 2항 1호", "제10조 제2항 제1호");
@@ -76,8 +80,11 @@ fn references_are_found_in_sentences() {
 fn every_reader_of_articles_reads_the_same_spellings() {
     for line in include_str!("../article_number_spellings.tsv").lines() {
         let (text, expected) = line.split_once('\t').expect("two columns");
-        let read: Vec<String> =
-            find_article_references(text).iter().map(|found| found.article.to_string()).collect();
+        let read: Vec<String> = find_article_references(text)
+            .iter()
+            .flat_map(ArticleReference::counted_articles)
+            .map(|article| article.to_string())
+            .collect();
         assert_eq!(read.join(" "), expected, "{text}");
     }
 }
@@ -110,4 +117,15 @@ fn a_statute_is_looked_for_close_before_its_article_only() {
     assert!(longest.is_none_or(|longest| longest <= MAX_STATUTE_NAME_BYTES), "{longest:?}");
     let named = find_article_references("「하도급거래 공정화에 관한 법률」 제3조");
     assert_eq!(named[0].law.as_deref(), Some("하도급거래 공정화에 관한 법률"));
+}
+
+#[test]
+fn a_range_includes_the_articles_with_branches_that_lie_within_it() {
+    let range = ArticleReference::parse("제3조부터 제20조까지").expect("a range");
+    let includes = |text: &str| range.includes(ArticleNumber::parse(text).expect(text));
+    assert!(["제3조", "제14조의2", "제20조"].into_iter().all(includes));
+    assert!(!["제2조", "제2조의2", "제20조의2", "제21조"].into_iter().any(includes));
+    assert_eq!(range.counted_articles().count(), 18);
+    let huge = ArticleReference::parse("제1조~제9000조").expect("a range");
+    assert_eq!(huge.counted_articles().count(), 64);
 }
