@@ -194,6 +194,9 @@ pub(crate) async fn start_run_with_input(
     thread_metadata.insert("agent".to_owned(), Value::String(agent.name.clone()));
     let RunPlacement { from, pause_before, pause_after, mut metadata } = ask.placement.clone();
     metadata.extend(key_metadata(ask.key.as_deref()));
+    if !ask.message.trim().is_empty() {
+        metadata.insert(QUESTION_TITLE_METADATA.to_owned(), title.into());
+    }
     let options = StartOptions {
         idempotency,
         if_busy: ask.if_busy,
@@ -216,8 +219,9 @@ pub(crate) async fn start_run_with_input(
     Ok(run)
 }
 
-/// Where a thread stores the title that was made from its first question. As long as its title is the same, nobody renamed it.
-const QUESTION_TITLE_METADATA: &str = "question_title";
+/// Where a thread stores the title that was made from its first question, and a run that of its own. As long as the title of a
+/// thread is the same, nobody renamed it.
+pub(crate) const QUESTION_TITLE_METADATA: &str = "question_title";
 
 fn title_metadata(title: &str) -> Map<String, Value> {
     ["title", QUESTION_TITLE_METADATA].map(|name| (name.to_owned(), Value::from(title))).into_iter().collect()

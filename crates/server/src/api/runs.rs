@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::{QuestionInfo, advice};
 use crate::ServerApp;
+use crate::agent_request::QUESTION_TITLE_METADATA;
 
 /// The message for an agent, or the input of a graph.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -101,6 +102,9 @@ pub struct RunInfo {
     pub thread: String,
     /// The agent of the run.
     pub agent: String,
+    /// The beginning of the message that the run answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
     /// The status of the run.
     pub status: RunStatus,
     /// Whether the run waits because the server does not have its agent any more. It continues when the agent is back, and it
@@ -158,6 +162,7 @@ impl RunInfo {
             id: row.run.to_string(),
             thread: row.thread.thread.to_string(),
             agent: row.graph.clone(),
+            question: row.metadata.get(QUESTION_TITLE_METADATA).and_then(Value::as_str).map(str::to_owned),
             status: row.status,
             agent_missing: false,
             created: row.created_at,

@@ -85,6 +85,7 @@ async fn a_run_whose_agent_the_server_does_not_have_says_so_takes_no_answer_and_
     let (run, id) = start_paused_run(&app_that_asks_over(store.clone()), "t").await;
     let without_agents = ServerApp::new(Runtime::new(store.clone()), store.clone(), Vec::new());
     let shown = fetched(&without_agents, get(&run)).await;
+    assert_eq!(shown["question"], "15 * 4는 얼마야?", "{shown}");
     assert_eq!((&shown["status"], &shown["agent_missing"]), (&json!("paused"), &json!(true)), "{shown}");
     let listed = fetched(&without_agents, get("/api/threads/t/runs")).await;
     assert_eq!(listed["runs"][0]["agent_missing"], true, "{listed}");

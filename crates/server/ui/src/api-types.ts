@@ -2060,6 +2060,8 @@ export type RunAnswer = {
   modelCalls?: number
   /** Nodes that ran, in order. */
   path?: string[]
+  /** The beginning of the message that the run answers. */
+  question?: string
   /** The open questions of a paused run, or of the earlier run of the thread that this run waits for. */
   questions?: QuestionInfo[]
   /** The answer. */
@@ -2130,6 +2132,8 @@ export type RunDetail = {
   last: number | null
   /** What its client noted with it, such as `user` and `metadata` of an OpenAI request. */
   metadata?: { [key: string]: Json }
+  /** The beginning of the message that the run answers. */
+  question?: string
   /** The open questions of a paused run. */
   questions?: QuestionInfo[]
   /** When the run started, in milliseconds since 1970. */
@@ -2298,6 +2302,8 @@ export type RunInfo = {
   last: number | null
   /** What its client noted with it, such as `user` and `metadata` of an OpenAI request. */
   metadata?: { [key: string]: Json }
+  /** The beginning of the message that the run answers. */
+  question?: string
   /** When the run started, in milliseconds since 1970. */
   started: number | null
   /** The status of the run. */
