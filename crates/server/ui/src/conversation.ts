@@ -189,7 +189,9 @@ function isOnBranch(turn: Turn, all: RunInfo[], onBranch: RunInfo[]): boolean {
 
 function markDeleted(thread: string): void {
   const { value } = conversation
-  if (value.thread === thread) conversation.value = { ...value, state: 'deleted' }
+  if (value.thread !== thread || value.state === 'deleted') return
+  conversation.value = { ...value, state: 'deleted' }
+  settledRuns.value += 1
 }
 
 /** When the open thread last changed, as far as it is known here. */

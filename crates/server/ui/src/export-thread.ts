@@ -8,8 +8,9 @@ export interface ExportLabels {
   sources: string
 }
 
-export function threadAsMarkdown(title: string, messages: MessageInfo[], labels: ExportLabels): string {
-  const parts = [`# ${title.replace(/\s+/g, ' ')}`]
+/** `note` says what the file leaves out, if anything. */
+export function threadAsMarkdown(title: string, messages: MessageInfo[], labels: ExportLabels, note: string | null = null): string {
+  const parts = [`# ${title.replace(/\s+/g, ' ')}`, ...(note === null ? [] : [`> ${note}`])]
   for (const message of messages) {
     if (message.role !== 'user' && message.role !== 'assistant') continue
     const name = message.role === 'user' ? labels.user : labels.agent

@@ -54,10 +54,13 @@ export function Chat({ thread }: { thread: string | null }) {
     }
   }, [])
 
+  // Why the server refused the question that came back into the input box.
+  const [refusal, setRefusal] = useState<{ thread: string | null; error: unknown } | null>(null)
   const seenKey = useRef(api.apiKeyChanges.value)
   useEffect(() => {
     if (seenKey.current === api.apiKeyChanges.value) return
     seenKey.current = api.apiKeyChanges.value
+    setRefusal(null)
     if (thread !== null && conversation.value.state === 'failed') void openConversation(thread)
     else void refreshConversation()
   }, [api.apiKeyChanges.value])
@@ -112,7 +115,6 @@ export function Chat({ thread }: { thread: string | null }) {
 
   // What the server refuses comes back into the input box, unless something else is being written there.
   const refused = refusedTurn.value
-  const [refusal, setRefusal] = useState<{ thread: string | null; error: unknown } | null>(null)
   useEffect(() => {
     if (refused === null || draft.peek() !== '') return
     const isDeleted = conversation.value.state === 'deleted'
