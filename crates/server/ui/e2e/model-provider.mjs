@@ -56,7 +56,7 @@ export const modelProviderTests = [
       await askQuestion(page, '길게 써 주세요')
       await waitForThirdSentence(page)
       await doranServer.kill()
-      await page.waitForSelector('.note.is-live')
+      await page.locator('.note.is-live', { hasText: 'It goes on when the connection is back.' }).waitFor()
       await shoot('server-killed')
       await doranServer.start()
       modelProvider.settings.pace = 0
@@ -345,7 +345,7 @@ export const modelProviderTests = [
       assert.equal(await page.locator('.card.problem', { hasText: '재시도하면' }).count(), 0)
       const other = await page.locator('.model-picker option').evaluateAll((all) => all.map((one) => one.value).find((one) => one !== '' && !one.startsWith('\0')))
       await page.selectOption('.model-picker select', other)
-      await page.locator('.card.problem', { hasText: '재시도하면 이 실행의 모델 scripted(으)로 이어집니다' }).waitFor()
+      await page.locator('.card.problem', { hasText: '재시도하면 이 실행의 모델(scripted)로 이어집니다' }).waitFor()
       await shoot('retry-keeps-its-model')
       await checkAccessibility(page, 'a failed run')
       await page.locator('.card.problem .failure-details summary').click()

@@ -100,6 +100,11 @@ export function setFeedback(run: string, given: Pick<FeedbackInfo, 'rating' | 'n
   conversation.value = { ...conversation.value, feedback }
 }
 
+/** The question of a run, as far as it is loaded. */
+export function questionOfRun(run: string): string {
+  return conversation.value.turns.find((turn) => turn.id.value === run)?.question ?? ''
+}
+
 /** Counts how often another branch was opened or started here. */
 let branchChanges = 0
 
@@ -187,31 +192,12 @@ function isOnBranch(turn: Turn, all: RunInfo[], onBranch: RunInfo[]): boolean {
   return id === null || onBranch.some((run) => run.id === id) || !all.some((run) => run.id === id)
 }
 
-function markDeleted(thread: string): void {
+/** The thread does not exist any more. */
+export function markDeleted(thread: string): void {
   const { value } = conversation
   if (value.thread !== thread || value.state === 'deleted') return
   conversation.value = { ...value, state: 'deleted' }
   settledRuns.value += 1
-}
-
-/** When the open thread last changed, as far as it is known here. */
-let seenChange: string | null = null
-
-/** Looks whether another tab or program changed the open thread, and loads it again if so. */
-export async function lookForChanges(): Promise<void> {
-  const { thread, state } = conversation.value
-  if (thread === null || state !== 'ready') return
-  try {
-    const { updated, active } = await api.fetchThread(thread)
-    const change = [thread, updated, active].join()
-    if (change === seenChange) return
-    const isFirst = seenChange?.startsWith(thread) !== true
-    seenChange = change
-    await refreshConversation()
-    if (!isFirst) settledRuns.value += 1
-  } catch (error) {
-    if (api.isMissing(error)) markDeleted(thread)
-  }
 }
 
 /** Follows the events of a turn's run until the run stops. */
@@ -303,11 +289,15 @@ interface PendingQuestion {
 
 const imageFields = (images: string[]) => (images.length === 0 ? {} : { images })
 
+/** The requests of questions that were sent here. */
+const sentQuestions = new WeakMap<Turn, PendingQuestion>()
+
 /** Aborts the sending of questions that the server has not accepted yet. */
 const pendingAborts = new WeakMap<Turn, () => void>()
 
 function sendQuestion(thread: string, turn: Turn, pending: PendingQuestion): Promise<void> {
   const { value } = conversation
+  sentQuestions.set(turn, pending)
   conversation.value = { ...value, turns: [...value.turns, turn] }
   return trackRun(turn, thread, pending)
 }
@@ -345,8 +335,8 @@ export function takeBackQuestion(turn: Turn): { text: string; images: string[]; 
 /** Sends a refused question again. */
 export function sendAgain(turn: Turn): void {
   const { thread } = conversation.value
-  const pending = thread === null ? null : loadPendingMessage(thread)
-  if (thread === null || pending === null || pending.text !== turn.question) return
+  const pending = sentQuestions.get(turn)
+  if (thread === null || !pending) return
   withdrawQuestion(turn)
   const again = { ...pending, once: api.randomId(), at: Date.now() }
   savePendingMessage(thread, again)

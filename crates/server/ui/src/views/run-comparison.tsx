@@ -3,7 +3,7 @@
 import { useEffect, useState } from 'preact/hooks'
 
 import * as api from '../api'
-import { conversation, loadRunView } from '../conversation'
+import { loadRunView, questionOfRun } from '../conversation'
 import { diffStates, type StateChange } from '../state-diff'
 import { buildTranscript, isSettled, type RunView } from '../transcript'
 import { formatDateTime, formatDuration, formatNumber, t } from '../i18n'
@@ -99,7 +99,6 @@ function ComparisonTable({ run, other }: { run: RunView; other: RunView }) {
 /** A run is named by its question, as far as that is loaded, else by its conversation. */
 function runLabel(run: RunInfo): string {
   const thread = threads.value.find((one) => one.id === run.thread)
-  const question = conversation.value.turns.find((one) => one.id.value === run.id)?.question ?? ''
-  const name = sanitizeLine(question) || (thread ? threadTitle(thread) : run.thread)
+  const name = sanitizeLine(questionOfRun(run.id)) || (thread ? threadTitle(thread) : run.thread)
   return `${formatDateTime(run.created)} · ${t(RUN_STATUS_LABELS[run.status])} · ${name}`.slice(0, 120)
 }
