@@ -50,6 +50,7 @@ export const otherTabTests = [
         await route.fulfill({ status: 422, contentType: 'application/problem+json', body: JSON.stringify({ code: 'refused', status: 422, title: 'refused', title_ko: '거절했습니다' }) })
       })
       await askQuestion(page, '둘째 질문')
+      await page.locator('.bubble', { hasText: '둘째 질문' }).waitFor()
       await box(page).fill('쓰던 글')
       refuse()
       const again = page.locator('.turn.is-last button', { hasText: '다시 보내기' })
