@@ -223,6 +223,14 @@ export const builtInModelTests = [
       await page.waitForSelector('.feedback-note', { state: 'detached' })
       await page.reload()
       await page.waitForSelector('[title="It is 20 days since May"][aria-pressed=true]')
+      // A second click shows the reason. It deletes nothing.
+      await page.click('[title="It is 20 days since May"]')
+      assert.equal(await page.inputValue('.feedback-note input'), 'It is 20 days since May')
+      await page.reload()
+      await page.click('[title="It is 20 days since May"][aria-pressed=true]')
+      await page.locator('.feedback-note button', { hasText: 'Remove' }).click()
+      await page.waitForSelector('[title="Wrong answer"][aria-pressed=false]')
+      await page.waitForSelector('.feedback-note', { state: 'detached' })
       await page.hover('.thread.is-open')
       await page.click('.thread.is-open [title="Pin"]')
       await page.locator('.thread-list section:first-child h2', { hasText: 'Pinned' }).waitFor()
@@ -246,6 +254,59 @@ export const builtInModelTests = [
       await checkAccessibility(page, 'usage')
       await page.setViewportSize({ width: 390, height: 844 })
       await checkNoHorizontalScroll(page)
+    },
+  },
+  {
+    name: 'a chosen version is shown again after a reload, and an export says which versions it leaves out',
+    async run({ page }) {
+      await waitUntilReady(page)
+      for (const question of ['연차휴가는 며칠인가요?', '병가는 며칠인가요?']) {
+        await askQuestion(page, question)
+        await page.locator('.turn.is-last .bubble', { hasText: question }).waitFor()
+        await waitForAnswer(page)
+      }
+      await page.locator('.turn.is-last [title="질문 수정"]').click()
+      await page.fill('.question-editor textarea', '재택근무는 며칠까지인가요?')
+      await page.click('.question-editor .primary')
+      await page.locator('.turn.is-last .versions-count', { hasText: '2/2' }).waitFor()
+      await waitForAnswer(page)
+      await page.click('.turn.is-last [title="이전 버전"]')
+      await page.locator('.turn.is-last .bubble', { hasText: '병가는' }).waitFor()
+      await page.reload()
+      await page.locator('.turn.is-last .versions-count', { hasText: '1/2' }).waitFor()
+      assert.match(await page.textContent('.turn.is-last .bubble'), /병가는/)
+      await page.click('.export summary')
+      const [saved] = await Promise.all([page.waitForEvent('download'), page.click('.export button >> nth=0')])
+      const text = readFileSync(await saved.path(), 'utf8')
+      assert.match(text, /병가는 며칠인가요\?/)
+      assert.doesNotMatch(text, /재택근무/)
+      assert.match(text, /다른 버전 1개는 이 파일에 없습니다/)
+      await page.click('.turn.is-last [title="다음 버전"]')
+      await page.locator('.turn.is-last .bubble', { hasText: '재택근무' }).waitFor()
+      await page.reload()
+      await page.locator('.turn.is-last .versions-count', { hasText: '2/2' }).waitFor()
+    },
+  },
+  {
+    name: 'a source does not move the page, a copied answer names its sources, and many chats fit into the side bar',
+    options: { viewport: { width: 1280, height: 800 }, permissions: ['clipboard-read', 'clipboard-write'] },
+    async run({ page, shoot }) {
+      await waitUntilReady(page)
+      for (const question of ['연차휴가는 며칠인가요?', '병가는 며칠인가요?', '연차휴가는 며칠인가요?', '육아휴직은 며칠인가요?']) {
+        await askQuestion(page, question)
+        await page.waitForURL(/\/t\//)
+        await page.locator('.turn.is-last .bubble', { hasText: question }).waitFor()
+        await waitForAnswer(page)
+      }
+      await page.locator('.turn .cite').last().click()
+      await page.locator('.source-panel mark').first().waitFor()
+      assert.deepEqual(await page.evaluate(() => [document.scrollingElement.scrollTop, document.scrollingElement.scrollHeight - innerHeight]), [0, 0])
+      await shoot('source-in-place')
+      await page.locator('.turn.is-last [title="답 복사"]').click()
+      assert.match(await page.evaluate(() => navigator.clipboard.readText()), /\n\n출처:\n\[1\] \S/)
+      assert.ok((await page.locator('.thread-list').boundingBox()).height > 420, 'there is room for chats')
+      // A long list of chats does not push the places out of sight.
+      assert.ok((await page.locator('.tongues').boundingBox()).y < 790)
     },
   },
   ...['light', 'dark'].map((colorScheme) => ({

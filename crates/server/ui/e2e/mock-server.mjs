@@ -22,7 +22,7 @@ export async function startMockServer({ port = 0, pace = 18, cut = 0, key = null
   const threads = new Map()
   const documents = new Map(DOCUMENTS.map((one) => [one.id, { ...one }]))
   const facts = new Map(FACTS.map((one) => [one.id, { ...one }]))
-  const settings = { pace, cut, key, hasMemory: true }
+  const settings = { pace, cut, key, hasMemory: true, maxMessage: Infinity }
   let counter = 0
   const id = (kind) => `${kind}-${(++counter).toString(36).padStart(4, '0')}`
 
@@ -170,6 +170,8 @@ export async function startMockServer({ port = 0, pace = 18, cut = 0, key = null
     for (const event of run.log.slice(after)) send(event)
     if (response.writableEnded || response.destroyed) return
     for (const event of run.live) send(event)
+    // As the real server: a run that does nothing more has no events to wait for.
+    if (run.status !== 'running') return response.end()
     run.watchers.add(send)
     request.on('close', () => run.watchers.delete(send))
   }
@@ -229,12 +231,14 @@ export async function startMockServer({ port = 0, pace = 18, cut = 0, key = null
       if (method === 'GET') return json(response, { runs: thread.runs.map(({ id: name, agent, status, started, ended }) => ({ id: name, agent, status, started, ended })) })
       if (thread.runs.some((run) => run.status === 'running' && run.once !== request.headers['idempotency-key'])) return problem(response, 409, 'thread_busy', 'the thread has a run under way', '이 대화에서 다른 실행이 진행 중입니다')
       const { agent, message } = input()
+      if (message.length > settings.maxMessage) return problem(response, 413, 'too_large', 'the body is too large', '본문이 너무 큽니다')
       const run = startRun(thread, agent, message, request.headers['idempotency-key'], settings.pace)
       return stream(request, response, run, 0, `/api/threads/${thread.id}/runs/${run.id}/events`)
     }
     if (thread && sub === 'runs') {
       const run = thread.runs.find((found) => found.id === two)
       if (!run) return problem(response, 404, 'not_found', 'not found', '찾을 수 없습니다')
+      if (!act) return json(response, { id: run.id, thread: thread.id, agent: run.agent, status: run.status, questions: [] })
       if (act === 'events') return stream(request, response, run, Number(request.headers['last-event-id'] || 0))
       if (act === 'cancel') {
         const said = run.live.filter((event) => event.text).map((event) => event.text).join('')
@@ -245,6 +249,7 @@ export async function startMockServer({ port = 0, pace = 18, cut = 0, key = null
         return json(response, { status: 'cancelled' })
       }
       if (act === 'resume') {
+        if (run.status !== 'paused') return problem(response, 409, 'conflict', 'this cannot be done in the current state', '지금 상태에서는 할 수 없습니다')
         run.answered?.(input().answers)
         return json(response, { status: 'running' })
       }

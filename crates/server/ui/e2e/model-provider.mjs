@@ -56,7 +56,7 @@ export const modelProviderTests = [
       await askQuestion(page, '길게 써 주세요')
       await waitForThirdSentence(page)
       await doranServer.kill()
-      await page.waitForSelector('.note.is-live')
+      await page.locator('.note.is-live', { hasText: 'It goes on when the connection is back.' }).waitFor()
       await shoot('server-killed')
       await doranServer.start()
       modelProvider.settings.pace = 0
@@ -298,6 +298,60 @@ export const modelProviderTests = [
       await waitForAnswer(page)
       for (const said of await page.locator('.turn .markdown').allTextContents()) assert.equal(said.trim(), LONG)
       assert.equal(await page.locator('.turn .markdown').count(), 2)
+    },
+  },
+  {
+    name: 'a question in line is shown after a reload, in another tab and when it is answered',
+    async run({ page, base, modelProvider, shoot }) {
+      modelProvider.settings.pace = SLOW_PACE_MS
+      await waitUntilReady(page)
+      await askQuestion(page, '길게 써 주세요')
+      await waitForThirdSentence(page)
+      assert.match(await page.textContent('.turn.is-last .activity-now'), /답을 쓰고 있습니다/)
+      await askQuestion(page, '이것도 길게 써 주세요')
+      await page.locator('.turn.is-last .note', { hasText: '앞의 실행이 끝나면 시작합니다' }).waitFor()
+      const questions = (tab) => tab.locator('.bubble').evaluateAll((all) => all.map((one) => one.textContent.replace('나: ', '')))
+      await page.waitForFunction(() => Object.keys(localStorage).some((key) => key.startsWith('doran.queued.')))
+      await page.reload()
+      await page.waitForFunction(() => document.querySelectorAll('.bubble').length === 2)
+      await shoot('in-line-after-a-reload')
+      const second = await page.context().newPage()
+      await second.goto(page.url())
+      await second.waitForFunction(() => document.querySelectorAll('.bubble').length === 2)
+      // Another browser does not know the question before its run starts.
+      const stranger = await page.context().browser().newContext({ locale: 'ko-KR' })
+      const third = await stranger.newPage()
+      await third.goto(page.url())
+      await third.locator('.turn.is-last .note', { hasText: '다른 곳에서 보낸 질문입니다' }).waitFor()
+      modelProvider.settings.pace = 5
+      for (const tab of [page, second, third]) {
+        await waitForAnswer(tab)
+        assert.deepEqual(await questions(tab), ['길게 써 주세요', '이것도 길게 써 주세요'])
+      }
+      await page.reload()
+      await waitForAnswer(page)
+      assert.deepEqual(await questions(page), ['길게 써 주세요', '이것도 길게 써 주세요'])
+      assert.equal(await page.evaluate(() => Object.keys(localStorage).some((key) => key.startsWith('doran.queued.'))), false)
+      await stranger.close()
+    },
+  },
+  {
+    name: 'a failed run says with which model a retry goes on, and offers an answer from the chosen one',
+    async run({ page, shoot }) {
+      await waitUntilReady(page)
+      await askQuestion(page, 'REFUSE')
+      await page.waitForSelector('.answer[data-status=failed] .card.problem')
+      assert.equal(await page.locator('.failure-details[open]').count(), 0)
+      assert.equal(await page.locator('.card.problem', { hasText: '재시도하면' }).count(), 0)
+      const other = await page.locator('.model-picker option').evaluateAll((all) => all.map((one) => one.value).find((one) => one !== '' && !one.startsWith('\0')))
+      await page.selectOption('.model-picker select', other)
+      await page.locator('.card.problem', { hasText: '재시도하면 이 실행의 모델(scripted)로 이어집니다' }).waitFor()
+      await shoot('retry-keeps-its-model')
+      await checkAccessibility(page, 'a failed run')
+      await page.locator('.card.problem .failure-details summary').click()
+      await page.locator('.card.problem .failure-message').waitFor()
+      await page.locator('.card.problem button', { hasText: '다시 답하기' }).click()
+      await page.locator('.versions-count', { hasText: '2/2' }).waitFor()
     },
   },
   {

@@ -21,6 +21,7 @@ import { evalTests } from './evals.mjs'
 import { memoryTests } from './memory.mjs'
 import { modelProviderTests } from './model-provider.mjs'
 import { NEW_USER_SETTINGS, newUserTasks } from './new-user-tasks.mjs'
+import { otherTabTests } from './other-tabs.mjs'
 import { ownGraphTests, startOwnGraphs } from './own-graphs.mjs'
 import { phoneTests } from './phone.mjs'
 import { startMockModelProvider } from './mock-model-provider.mjs'
@@ -164,10 +165,10 @@ async function withMockServer(tests) {
 const program = option('doran')
 if (program) {
   // In parallel: most of the time is spent waiting for answers.
-  await Promise.all([withBuiltInModel(program).then(() => withNewUser(program)).then(() => withBudget(program)), withModelProvider(program).then(() => withOwnGraphs(option('graphs'))).then(() => withMockServer([...misbehavingServerTests, ...memoryTests]))])
+  await Promise.all([withBuiltInModel(program).then(() => withNewUser(program)).then(() => withBudget(program)), withModelProvider(program).then(() => withOwnGraphs(option('graphs'))).then(() => withMockServer([...misbehavingServerTests, ...otherTabTests, ...memoryTests]))])
 } else {
   if (base) for (const test of anyServerTests) await check('server  ', base, test)
-  await withMockServer([...anyServerTests, ...misbehavingServerTests, ...memoryTests])
+  await withMockServer([...anyServerTests, ...misbehavingServerTests, ...otherTabTests, ...memoryTests])
 }
 await browser.close()
 console.log(`${tally.passed} passed, ${tally.failed} failed, 0 skipped`)

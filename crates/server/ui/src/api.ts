@@ -45,6 +45,20 @@ export function hasApiKey(): boolean {
   return apiKey !== null
 }
 
+/** Takes a key into use if the server accepts it. An empty one is taken out of use. */
+export async function tryApiKey(given: string): Promise<boolean> {
+  const key = given.trim()
+  if (key !== '') {
+    const call = client.listThreadsCall({ limit: 1 })
+    const response = await fetch(call.path, { method: call.method, headers: { authorization: `Bearer ${key}` }, credentials: 'same-origin' }).catch(() => null)
+    await response?.body?.cancel().catch(() => undefined)
+    if (response === null) throw UNREACHABLE
+    if (response.status === 401) return false
+  }
+  setApiKey(key)
+  return true
+}
+
 /** An error response of the server (`application/problem+json`), or a failure to reach the server. */
 export class ApiProblem extends Error {
   constructor(
@@ -242,6 +256,20 @@ export function uploadDocument(file: Blob, about: { name: string; kind?: string 
     sending.send(file)
   })
   return { done, stop: () => sending.abort() }
+}
+
+export const fetchThread = (thread: string) => fetchJson(client.getThreadCall({ thread }))
+
+/** Whether an error says that what was asked for does not exist. */
+export const isMissing = (error: unknown) => error instanceof ApiProblem && error.status === 404
+
+/** Whether an error says that the request does not fit the state of things: another client may have been faster. */
+export const isConflict = (error: unknown) => error instanceof ApiProblem && error.status === 409
+
+/** Throws `RefusedError` if a thread does not exist. Starting a run there would make it anew, without what was in it. */
+export async function requireThread(thread: string, signal: AbortSignal): Promise<void> {
+  const response = await throwRefusedIfPermanent(() => fetchChecked(client.getThreadCall({ thread }), { signal }))
+  await response.body?.cancel().catch(() => undefined)
 }
 
 /** Starts a run. Requests with the same idempotency key start one run. */

@@ -3,15 +3,16 @@
 import { batch, computed, signal } from '@preact/signals'
 
 import * as api from './api'
-import { reduceRunEvent, newRunView, continuation, type RunView } from './transcript'
-import { followRun } from './follow-run'
+import { isSettled, reduceRunEvent, newRunView, continuation, type RunView } from './transcript'
+import { followRun, RefusedError } from './follow-run'
 import { mergeTurns, newTurn, turnsToWatch, buildTurns, type Turn } from './turns'
 import { branchTip, runsOnBranch } from './branches'
 import { pauseFields } from './breakpoints'
-import { t } from './i18n'
+import { t, type MessageKey } from './i18n'
 import { parseJsonObject } from './json-search'
 import type { FeedbackInfo, Json, MessageList, RunEvent, RunInfo } from './api-types'
-import { removePendingMessage, savePendingMessage, loadPendingMessage } from './pending-messages'
+import { loadQueuedQuestion, removeQueuedQuestion, saveQueuedQuestion, removePendingMessage, savePendingMessage, loadPendingMessage } from './pending-messages'
+import { loadTabSetting, saveTabSetting } from './settings'
 
 export type { Turn } from './turns'
 
@@ -24,7 +25,8 @@ export interface Conversation {
   runs: RunInfo[]
   /** The last log entry of the branch shown. Null for the newest branch. */
   tip: number | null
-  state: 'loading' | 'ready' | 'failed'
+  /** `deleted`: it was deleted elsewhere while it was open. Its turns stay in view. */
+  state: 'loading' | 'ready' | 'failed' | 'deleted'
   error: unknown
   /** What the user thinks of the answers, by run. */
   feedback: ReadonlyMap<string, Pick<FeedbackInfo, 'rating' | 'note'>>
@@ -56,11 +58,15 @@ export async function openConversation(thread: string): Promise<void> {
   const { signal: left } = threadAbort
   conversation.value = { ...EMPTY, thread, state: 'loading' }
   try {
-    const [list, runs] = await Promise.all([api.fetchMessages(thread), api.fetchRuns(thread)])
+    const version = loadShownVersion(thread)
+    const loadingRuns = api.fetchRuns(thread)
+    const tip = version === null ? null : branchTip(await loadingRuns, version)
+    const [list, runs] = await Promise.all([api.fetchMessages(thread, tip), loadingRuns])
     if (left.aborted) return
-    const shown = runsOnBranch(runs, null)
-    const turns = buildTurns(list.messages, shown, list.decisions)
-    conversation.value = { ...EMPTY, thread, turns, known: runsByMessage(list), runs, feedback: new Map((list.feedback ?? []).map((one) => [one.run, one])) }
+    const shown = runsOnBranch(runs, tip)
+    const turns = fillQueuedQuestions(buildTurns(list.messages, shown, list.decisions))
+    runs.forEach((run) => { if (run.status !== 'queued') removeQueuedQuestion(run.id) })
+    conversation.value = { ...EMPTY, thread, turns, known: runsByMessage(list), runs, tip, feedback: new Map((list.feedback ?? []).map((one) => [one.run, one])) }
     watchTurns(turns, shown)
     const unsent = loadPendingMessage(thread)
     if (unsent) void sendQuestion(thread, newTurn(unsent.text, unsent.at, unsent.agent, null, unsent.images), unsent)
@@ -68,6 +74,20 @@ export async function openConversation(thread: string): Promise<void> {
     if (!left.aborted) conversation.value = { ...EMPTY, thread, state: 'failed', error }
   }
 }
+
+/** Adds the questions of runs that are in line, which the server does not tell, as far as they were asked in this browser. */
+function fillQueuedQuestions(turns: Turn[]): Turn[] {
+  for (const turn of turns) {
+    const id = turn.id.peek()
+    const question = id !== null && turn.question === '' ? loadQueuedQuestion(id) : ''
+    if (question !== '') turn.asked.value = { ...turn.asked.peek(), question }
+  }
+  return turns
+}
+
+const versionSetting = (thread: string) => `version.${thread}`
+/** The run on the branch that was shown before a reload. Null for the newest branch. */
+const loadShownVersion = (thread: string) => loadTabSetting(versionSetting(thread))
 
 function runsByMessage({ messages }: MessageList): Map<string, string | null> {
   return new Map(messages.map((message) => [message.id, message.run]))
@@ -78,6 +98,11 @@ export function setFeedback(run: string, given: Pick<FeedbackInfo, 'rating' | 'n
   if (given === null) feedback.delete(run)
   else feedback.set(run, given)
   conversation.value = { ...conversation.value, feedback }
+}
+
+/** The question of a run, as far as it is loaded. */
+export function questionOfRun(run: string): string {
+  return conversation.value.turns.find((turn) => turn.id.value === run)?.question ?? ''
 }
 
 /** Counts how often another branch was opened or started here. */
@@ -98,6 +123,7 @@ export async function showVersion(run: string): Promise<void> {
       .map((turn) => before.find((one) => one.id.peek() !== null && one.id.peek() === turn.id.peek()) ?? turn)
     branchChanges += 1
     conversation.value = { ...conversation.value, turns, known: runsByMessage(list), tip }
+    saveTabSetting(versionSetting(thread), tip === null ? null : run)
     watchTurns(turns.filter((turn) => !before.includes(turn)), shown)
   } catch (error) {
     const turn = conversation.value.turns.find((one) => one.id.peek() === run) ?? conversation.value.turns.at(-1)
@@ -139,21 +165,39 @@ export async function refreshConversation(): Promise<void> {
     if (left.aborted || branchChanges !== before) return
     const runs = runsOnBranch(allRuns, tip)
     const { value } = conversation
-    const { turns, news } = mergeTurns(value.turns, buildTurns(list.messages, runs, list.decisions))
+    const kept = value.turns.filter((turn) => isOnBranch(turn, allRuns, runs))
+    const { turns, news } = mergeTurns(kept, fillQueuedQuestions(buildTurns(list.messages, runs, list.decisions)))
     const status = new Map(runs.map((run) => [run.id, run.status]))
-    // A run that is paused or failed here may have been resumed elsewhere.
-    const moved = value.turns.filter((turn) => {
+    // A run that is paused or failed here may have been resumed elsewhere. One that could not be followed may be followed now.
+    const moved = turns.filter((turn) => {
       const shown = turn.run.peek()?.status
-      return (shown === 'paused' || shown === 'failed') && status.get(turn.id.peek() ?? '') !== shown
+      const isStuck = turn.id.peek() !== null && turn.connection.peek().state === 'refused'
+      return isStuck || ((shown === 'paused' || shown === 'failed') && status.get(turn.id.peek() ?? '') !== shown)
     })
-    if (news.length > 0) {
+    const isChanged = news.length > 0 || turns.length !== value.turns.length || allRuns.some((run) => !value.runs.some((one) => one.id === run.id && one.status === run.status))
+    if (isChanged) {
       conversation.value = { ...value, turns, known: runsByMessage(list), runs: allRuns }
       watchTurns(news, runs)
     }
     moved.forEach((turn) => watchTurn(turn))
-  } catch {
+  } catch (error) {
     // A background refresh may fail silently: the next action of the user reports the error.
+    if (!left.aborted && api.isMissing(error)) markDeleted(thread)
   }
+}
+
+/** Whether a turn is still on the branch that is shown. Elsewhere another version of it may have been asked. */
+function isOnBranch(turn: Turn, all: RunInfo[], onBranch: RunInfo[]): boolean {
+  const id = turn.id.peek()
+  return id === null || onBranch.some((run) => run.id === id) || !all.some((run) => run.id === id)
+}
+
+/** The thread does not exist any more. */
+export function markDeleted(thread: string): void {
+  const { value } = conversation
+  if (value.thread !== thread || value.state === 'deleted') return
+  conversation.value = { ...value, state: 'deleted' }
+  settledRuns.value += 1
 }
 
 /** Follows the events of a turn's run until the run stops. */
@@ -179,16 +223,21 @@ export async function askInsteadOf(turn: Turn, agent: string, text: string): Pro
     if (place === -1) return null
     // What came after the question is left on the other branch.
     branchChanges += 1
+    saveTabSetting(versionSetting(thread), null)
     conversation.value = { ...value, turns: value.turns.slice(0, place), tip: null }
     const pending: PendingQuestion = { agent, text, once: api.randomId(), from, if_busy: 'interrupt', ...imageFields(turn.images), ...pauseFields(agent) }
-    const asked = { ...newTurn(text, Date.now(), agent, null, turn.images), isBranch: true }
+    const asked = newTurn(text, Date.now(), agent, null, turn.images, true)
+    replacements.add(asked)
     savePendingMessage(thread, { ...pending, at: asked.at })
     void sendQuestion(thread, asked, pending).then(() => {
-      // A refused question has no version: what was shown before comes back.
-      if (asked.connection.peek().state !== 'refused' || asked.id.peek() !== null || conversation.value.thread !== thread) return
+      // A refused question has no version: what was shown before comes back, and after it what was written anew.
+      replacements.delete(asked)
+      if (!isRefused(asked) || conversation.value.thread !== thread) return
       branchChanges += 1
-      conversation.value = { ...conversation.value, turns: value.turns, tip: value.tip }
-      turn.error.value = asked.error.peek()
+      const isAnew = text === turn.question
+      if (isAnew) removePendingMessage(thread, pending.once)
+      conversation.value = { ...conversation.value, turns: isAnew ? value.turns : [...value.turns, asked], tip: value.tip }
+      if (isAnew) turn.error.value = asked.error.peek()
     })
     return null
   } catch (error) {
@@ -203,6 +252,7 @@ export async function askAgent(agent: string, text: string, isInput: boolean, se
   if (thread === null) {
     try {
       thread = (await api.createThread(agent, settings)).id
+      madeToAsk = { thread, settings }
     } catch (error) {
       return error
     }
@@ -213,9 +263,10 @@ export async function askAgent(agent: string, text: string, isInput: boolean, se
   }
   // A question on an older branch goes on from there. It must not end what runs or waits on the newest one.
   const pending: PendingQuestion = { agent, text, once: api.randomId(), ...(tip === null ? { if_busy: 'enqueue' } : { from: tip, if_busy: 'reject' }), ...(isInput ? { isInput } : {}), ...imageFields(images), ...pauseFields(agent) }
-  const turn = { ...newTurn(text, Date.now(), agent, null, images), isBranch: tip !== null }
+  const turn = newTurn(text, Date.now(), agent, null, images, tip !== null)
   if (tip !== null) {
     branchChanges += 1
+    saveTabSetting(versionSetting(thread), null)
     conversation.value = { ...conversation.value, tip: null }
   }
   savePendingMessage(thread, { ...pending, at: turn.at })
@@ -238,13 +289,58 @@ interface PendingQuestion {
 
 const imageFields = (images: string[]) => (images.length === 0 ? {} : { images })
 
+/** The requests of questions that were sent here. */
+const sentQuestions = new WeakMap<Turn, PendingQuestion>()
+
 /** Aborts the sending of questions that the server has not accepted yet. */
 const pendingAborts = new WeakMap<Turn, () => void>()
 
 function sendQuestion(thread: string, turn: Turn, pending: PendingQuestion): Promise<void> {
   const { value } = conversation
+  sentQuestions.set(turn, pending)
   conversation.value = { ...value, turns: [...value.turns, turn] }
   return trackRun(turn, thread, pending)
+}
+
+/** The thread that was made for a question which the server has not accepted yet, and its settings. */
+let madeToAsk: { thread: string; settings: object } | null = null
+
+/** Whether the server refused the question of a turn. */
+const isRefused = (turn: Turn) => turn.id.value === null && turn.connection.value.state === 'refused'
+
+/** The newest question that the server refused. It waits to be written again or sent again. */
+export const refusedTurn = computed<Turn | null>(() => conversation.value.turns.findLast((turn) => isRefused(turn) && !replacements.has(turn)) ?? null)
+
+/** Questions that took the place of a turn which comes back if they are refused. */
+const replacements = new WeakSet<Turn>()
+
+/**
+ * Takes back a question that the server refused. A thread that was made for it is deleted; its settings are returned then.
+ */
+export function takeBackQuestion(turn: Turn): { text: string; images: string[]; error: unknown; settings: object | null } {
+  const { thread } = conversation.value
+  const error = turn.error.peek()
+  const { images } = turn
+  const text = withdrawQuestion(turn)
+  const isEmpty = thread !== null && madeToAsk?.thread === thread && conversation.value.turns.length === 0
+  const settings = isEmpty && madeToAsk ? madeToAsk.settings : null
+  if (isEmpty) {
+    madeToAsk = null
+    // If it cannot be deleted, an empty thread is left behind. What matters is the question.
+    void api.deleteThread(thread).catch(() => undefined).finally(() => { settledRuns.value += 1 })
+  }
+  return { text, images, error, settings }
+}
+
+/** Sends a refused question again. */
+export function sendAgain(turn: Turn): void {
+  const { thread } = conversation.value
+  const pending = sentQuestions.get(turn)
+  if (thread === null || !pending) return
+  withdrawQuestion(turn)
+  const again = { ...pending, once: api.randomId(), at: Date.now() }
+  savePendingMessage(thread, again)
+  void sendQuestion(thread, newTurn(again.text, again.at, again.agent, null, again.images, turn.isBranch), again)
 }
 
 /** Stops sending a question that the server has not accepted yet, and returns its text. */
@@ -263,8 +359,10 @@ function removeTurn(turn: Turn): void {
 function questionAccepted(turn: Turn, thread: string, pending: PendingQuestion, run: string | null): void {
   removePendingMessage(thread, pending.once)
   pendingAborts.delete(turn)
+  if (madeToAsk?.thread === thread) madeToAsk = null
   if (run === null) return
   turn.id.value = run
+  if (isBehindAnother(turn)) saveQueuedQuestion(run, turn.question, turn.at)
   void reloadRuns(thread)
   const { value } = conversation
   const turns = value.turns.filter((one) => one === turn || one.id.peek() !== run)
@@ -310,6 +408,7 @@ async function trackRun(turn: Turn, thread: string, pending: PendingQuestion | n
         const id = turn.id.peek()
         if (id !== null) return api.openRunEvents(thread, id, after, signal)
         if (pending === null) throw new Error('nothing to follow')
+        if (madeToAsk?.thread !== thread) await requireThread(thread, signal)
         const { agent, text, from, if_busy, pause_before, pause_after } = pending
         const asked = pending.isInput ? { input: parseJsonObject(text) ?? {} } : { message: text, ...imageFields(pending.images ?? []) }
         const request = { agent, ...asked, from, if_busy, pause_before, pause_after }
@@ -319,7 +418,11 @@ async function trackRun(turn: Turn, thread: string, pending: PendingQuestion | n
       },
       applyEvent(event: RunEvent) {
         run = reduceRunEvent(run, event)
-        if (event.type === 'started') turn.id.value = run.id
+        if (event.type === 'started') {
+          turn.id.value = run.id
+          // A question that was in line is told from now on.
+          if (turn.question === '') void refreshConversation()
+        }
         const next = continuation(run.status)
         if (isQuiet) return next
         // In the replay of an old run, more events may follow a pause or a failure at once. Wait before rendering it.
@@ -331,10 +434,7 @@ async function trackRun(turn: Turn, thread: string, pending: PendingQuestion | n
       onConnectionChange(connection) {
         batch(() => {
           turn.connection.value = connection
-          if (connection.state === 'refused') {
-            turn.error.value = connection.error
-            if (pending) removePendingMessage(thread, pending.once)
-          }
+          if (connection.state === 'refused') turn.error.value = pending && isTooLong(connection.error) ? new TooLongError() : connection.error
         })
       },
       waitBeforeRetry: waitUntilOnline,
@@ -345,10 +445,27 @@ async function trackRun(turn: Turn, thread: string, pending: PendingQuestion | n
   flush()
   turn.stopping.value = false
   if (left.aborted) return
+  if (isRefused(turn)) return
+  if (isSettled(run.status) && turn.id.peek() !== null) removeQueuedQuestion(run.id)
   settledRuns.value += 1
   void reloadRuns(thread)
   if (run.status === 'finished' || run.status === 'cancelled') await loadStoredAnswer(turn, thread, left)
 }
+
+/** Asking in a thread that does not exist would make it anew. It was deleted elsewhere, so nothing is asked. */
+async function requireThread(thread: string, signal: AbortSignal): Promise<void> {
+  try {
+    await api.requireThread(thread, signal)
+  } catch (error) {
+    if (error instanceof RefusedError && api.isMissing(error.problem)) markDeleted(thread)
+    throw error
+  }
+}
+
+/** A question that the server does not take because of its length. */
+export class TooLongError extends Error {}
+
+const isTooLong = (error: unknown) => error instanceof api.ApiProblem && error.status === 413
 
 /** Replaces the streamed answer by the stored one, so that it reads the same after a reload. */
 async function loadStoredAnswer(turn: Turn, thread: string, left: AbortSignal): Promise<void> {
@@ -383,19 +500,20 @@ export async function cancelTurn(turn: Turn): Promise<void> {
 
 /** Retries a failed run from where it stopped. */
 export function retryTurn(turn: Turn): Promise<void> {
-  return resumeAndTrack(turn, (thread, id) => api.retryRun(thread, id))
+  return resumeAndTrack(turn, (thread, id) => api.retryRun(thread, id), 'retried_elsewhere')
 }
 
 export function answerQuestions(turn: Turn, answers: Record<string, Json>): Promise<void> {
-  return resumeAndTrack(turn, (thread, id) => api.resumeRun(thread, id, answers))
+  return resumeAndTrack(turn, (thread, id) => api.resumeRun(thread, id, answers), 'answered_elsewhere')
 }
 
-/** Resumes a paused or failed run and follows it. */
-async function resumeAndTrack(turn: Turn, tell: (thread: string, id: string) => Promise<void>): Promise<void> {
+/** Resumes a paused or failed run and follows it. `elsewhere` says that another client was faster. */
+async function resumeAndTrack(turn: Turn, tell: (thread: string, id: string) => Promise<void>, elsewhere: MessageKey): Promise<void> {
   const { thread } = conversation.value
   const id = turn.id.value
   if (thread === null || id === null) return
   turn.error.value = null
+  turn.notice.value = null
   try {
     await tell(thread, id)
   } catch (error) {
@@ -403,6 +521,7 @@ async function resumeAndTrack(turn: Turn, tell: (thread: string, id: string) => 
       turn.error.value = error
       return
     }
+    if (api.isConflict(error)) turn.notice.value = elsewhere
   }
   const run = turn.run.peek()
   turn.run.value = run && { ...run, status: 'running', failure: null }

@@ -39,6 +39,16 @@ export function variantsOf(models: (string | null)[], instructions: string[]): E
   return models.flatMap((model) => prompts.map((prompt) => ({ ...(model === null ? {} : { model }), ...(prompt === null ? {} : { instructions: prompt }) })))
 }
 
+/** Reports in the order in which models and instructions are chosen: the own model of the agents first, then those of the list. */
+export function orderedReports(reports: AgentEvalReport[], models: string[]): AgentEvalReport[] {
+  const place = ({ variant }: AgentEvalReport) => {
+    if (!variant.model) return -1
+    const at = models.indexOf(variant.model)
+    return at === -1 ? models.length : at
+  }
+  return [...reports].sort((left, right) => place(left) - place(right) || Number(Boolean(left.variant.instructions)) - Number(Boolean(right.variant.instructions)) || left.ended_at - right.ended_at)
+}
+
 /** The lines of a text that hold something. */
 export function linesOf(text: string): string[] {
   return text.split('\n').map((line) => line.trim()).filter((line) => line !== '')

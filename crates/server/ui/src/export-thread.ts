@@ -8,8 +8,9 @@ export interface ExportLabels {
   sources: string
 }
 
-export function threadAsMarkdown(title: string, messages: MessageInfo[], labels: ExportLabels): string {
-  const parts = [`# ${title.replace(/\s+/g, ' ')}`]
+/** `note` says what the file leaves out, if anything. */
+export function threadAsMarkdown(title: string, messages: MessageInfo[], labels: ExportLabels, note: string | null = null): string {
+  const parts = [`# ${title.replace(/\s+/g, ' ')}`, ...(note === null ? [] : [`> ${note}`])]
   for (const message of messages) {
     if (message.role !== 'user' && message.role !== 'assistant') continue
     const name = message.role === 'user' ? labels.user : labels.agent
@@ -21,9 +22,16 @@ export function threadAsMarkdown(title: string, messages: MessageInfo[], labels:
   return `${parts.join('\n\n')}\n`
 }
 
+const sourceName = ({ title, article, clause }: AnswerSource) => [title, article, clause].filter(Boolean).join(' ')
+
 function sourceLine(source: AnswerSource): string {
-  const place = [source.title, source.article, source.clause].filter(Boolean).join(' ')
-  return `- [${source.number}] ${place}: “${source.quote.replace(/\s+/g, ' ').trim()}”`
+  return `- [${source.number}] ${sourceName(source)}: “${source.quote.replace(/\s+/g, ' ').trim()}”`
+}
+
+/** An answer with the names of the sources behind its numbers, to be pasted elsewhere. `sources` are numbered as in the text. */
+export function answerWithSources(text: string, sources: (AnswerSource & { shown: number })[], label: string): string {
+  if (sources.length === 0) return text
+  return `${text}\n\n${label}:\n${sources.map((source) => `[${source.shown}] ${sourceName(source)}`).join('\n')}`
 }
 
 /** A file name that every system accepts. */

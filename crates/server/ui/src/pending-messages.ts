@@ -56,6 +56,30 @@ export function loadPendingMessage(thread: string, store: Storage | null = safeL
   }
 }
 
+const QUEUED_PREFIX = 'doran.queued.'
+
+/** What was asked with a run that waits for another one. The server tells it only when the run starts; another tab shows it before. */
+export function saveQueuedQuestion(run: string, text: string, at: number, store: Storage | null = safeLocalStorage()): void {
+  try {
+    store?.setItem(QUEUED_PREFIX + run, JSON.stringify({ text, at }))
+  } catch {
+    // Storage may be disabled. The question is then shown when its run starts.
+  }
+}
+
+export function loadQueuedQuestion(run: string, store: Storage | null = safeLocalStorage()): string {
+  try {
+    const { text } = JSON.parse(store?.getItem(QUEUED_PREFIX + run) ?? 'null') as Record<string, unknown>
+    return typeof text === 'string' ? text : ''
+  } catch {
+    return ''
+  }
+}
+
+export function removeQueuedQuestion(run: string, store: Storage | null = safeLocalStorage()): void {
+  store?.removeItem(QUEUED_PREFIX + run)
+}
+
 const DRAFT_PREFIX = 'doran.draft.'
 
 /** The unsent draft of a thread in this tab, from before a reload. The draft of a new thread has no id. */

@@ -23,6 +23,25 @@ export function saveSetting(name: string, value: string): void {
   }
 }
 
+/** A setting of this tab. */
+export function loadTabSetting(name: string): string | null {
+  try {
+    return sessionStorage.getItem(PREFIX + name)
+  } catch {
+    return null
+  }
+}
+
+/** Null takes the setting away. */
+export function saveTabSetting(name: string, value: string | null): void {
+  try {
+    if (value === null) sessionStorage.removeItem(PREFIX + name)
+    else sessionStorage.setItem(PREFIX + name, value)
+  } catch {
+    // Storage may be disabled. The setting is then lost with the page.
+  }
+}
+
 function loadChoice<T extends string>(name: string, values: readonly T[], otherwise: T): T {
   const saved = loadSetting(name)
   return values.find((value) => value === saved) ?? otherwise

@@ -282,6 +282,11 @@ export function modelOfWords<T extends { name: string }>(run: RunView, { items, 
   return models.findLast((call) => call.unfinished !== undefined) ?? null
 }
 
+/** The model that a failed run goes on with: the one that failed. */
+export function modelOfFailedRun(models: ModelCall[]): string | null {
+  return models.findLast((call) => call.unfinished !== undefined)?.name ?? null
+}
+
 /** The activities recorded in the notes of a task. */
 export function activitiesIn(task: Pick<StepTask, 'notes'>): AgentActivity[] {
   const events = task.notes?.events

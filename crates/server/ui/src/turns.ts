@@ -5,6 +5,7 @@ import { signal, type Signal } from '@preact/signals'
 import * as api from './api'
 import type { RunView } from './transcript'
 import type { Connection } from './follow-run'
+import type { MessageKey } from './i18n'
 import { imagesOfParts } from './images'
 import type { AnswerSource, DecisionInfo, MessageInfo, RunInfo } from './api-types'
 
@@ -18,9 +19,11 @@ export interface StoredAnswer {
 /** A question and its answer. */
 export interface Turn {
   key: string
-  question: string
+  /** What was asked. Empty while it is not known: the server tells the question of a run that waits only when it starts. */
+  readonly question: string
   /** Images that belong to the question, as data URLs. */
-  images: string[]
+  readonly images: string[]
+  asked: Signal<Asked>
   at: number
   agent: string
   /** The log entry of the question, once it is known. */
@@ -37,14 +40,25 @@ export interface Turn {
   connection: Signal<Connection>
   stopping: Signal<boolean>
   error: Signal<unknown>
+  /** Why the turn changed although the user did not do it here. */
+  notice: Signal<MessageKey | null>
 }
 
-export function newTurn(question: string, at: number, agent: string, id: string | null, images: string[] = []): Turn {
+/** The question of a turn. */
+interface Asked {
+  question: string
+  images: string[]
+}
+
+export function newTurn(question: string, at: number, agent: string, id: string | null, images: string[] = [], isBranch = false): Turn {
+  const asked = signal<Asked>({ question, images })
   return {
     key: id ?? api.randomId(),
-    question, images, at, agent,
+    asked,
+    get question() { return asked.value.question },
+    get images() { return asked.value.images },
+    at, agent, isBranch,
     seq: null,
-    isBranch: false,
     storedDecisions: signal<DecisionInfo[]>([]),
     storedAnswer: signal(null),
     run: signal(null),
@@ -52,6 +66,7 @@ export function newTurn(question: string, at: number, agent: string, id: string 
     connection: signal<Connection>({ state: 'done' }),
     stopping: signal(false),
     error: signal<unknown>(null),
+    notice: signal<MessageKey | null>(null),
   }
 }
 
@@ -86,7 +101,7 @@ export function buildTurns(messages: MessageInfo[], runs: RunInfo[], decisions: 
       if (turn && message.run !== null && turn.id.value === message.run) turn.id.value = null
       turn = add(message.text, message.at, message.run)
       turn.seq = message.seq
-      turn.images = imagesOfParts(message.parts ?? [])
+      turn.asked.value = { question: message.text, images: imagesOfParts(message.parts ?? []) }
     } else if (message.role === 'assistant' && message.text.trim() !== '') {
       turn ??= (message.run === null ? null : forRun(message.run)) ?? add('', message.at, message.run)
       const before = turn.storedAnswer.value
@@ -104,6 +119,13 @@ export function buildTurns(messages: MessageInfo[], runs: RunInfo[], decisions: 
   return turns
 }
 
+/** Takes over what the server tells of a shown turn by now: the question of a run that was in line when the turn was made. */
+function learnQuestion(shown: Turn, fresh: Turn): void {
+  if (fresh.asked.peek().question === '') return
+  if (shown.asked.peek().question === '') shown.asked.value = fresh.asked.peek()
+  shown.seq ??= fresh.seq
+}
+
 /** Merges reloaded turns into the shown ones. Shown turns are kept; turns the server does not know yet come last. */
 export function mergeTurns(shown: Turn[], fresh: Turn[]): { turns: Turn[]; news: Turn[] } {
   const isSame = (one: Turn, other: Turn) => {
@@ -115,6 +137,10 @@ export function mergeTurns(shown: Turn[], fresh: Turn[]): { turns: Turn[]; news:
   const isOurs = (turn: Turn) => sending.some((one) => turn.question === '' || turn.question === one.question)
   const news = fresh.filter((turn) => !shown.some((one) => isSame(one, turn)) && !isOurs(turn))
   const known = fresh.flatMap((turn) => shown.find((one) => isSame(one, turn)) ?? (news.includes(turn) ? turn : []))
+  for (const turn of fresh) {
+    const same = shown.find((one) => isSame(one, turn))
+    if (same) learnQuestion(same, turn)
+  }
   return { turns: [...known, ...shown.filter((turn) => !known.includes(turn))], news }
 }
 

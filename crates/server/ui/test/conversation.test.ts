@@ -7,8 +7,10 @@ import type { MessageInfo, RunInfo } from '../src/api-types'
 const api = vi.hoisted(() => ({
   fetchMessages: vi.fn(),
   fetchRuns: vi.fn(),
+  fetchThread: vi.fn(),
   startRun: vi.fn(),
   openRunEvents: vi.fn(async () => new ReadableStream()),
+  requireThread: vi.fn(async () => undefined),
   randomId: () => 'key',
   MAX_LISTED_RUNS: 200,
 }))

@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest'
 
-import { exportFileName, threadAsMarkdown } from '../src/export-thread'
+import { answerWithSources, exportFileName, threadAsMarkdown } from '../src/export-thread'
 import type { AnswerSource, MessageInfo } from '../src/api-types'
 
 const LABELS = { user: '나', agent: '도우미', sources: '출처' }
@@ -28,4 +28,14 @@ test('any title gives a file name', () => {
   expect(exportFileName('\u0000\n', 'md')).toBe('conversation.md')
   expect(exportFileName('연차 계산', 'md')).toBe('연차 계산.md')
   expect(exportFileName('가'.repeat(300), 'md').length).toBeLessThan(90)
+})
+
+test('a file says what it leaves out', () => {
+  expect(threadAsMarkdown('제목', [], LABELS, '다른 버전 2개는 이 파일에 없습니다.')).toBe('# 제목\n\n> 다른 버전 2개는 이 파일에 없습니다.\n')
+})
+
+test('a copied answer names the sources behind its numbers', () => {
+  const source = { number: 7, shown: 1, title: '휴가 규정', article: '제3조', clause: null } as never
+  expect(answerWithSources('15일입니다 [1].', [source], '출처')).toBe('15일입니다 [1].\n\n출처:\n[1] 휴가 규정 제3조')
+  expect(answerWithSources('모릅니다.', [], '출처')).toBe('모릅니다.')
 })

@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest'
 
-import { removePendingMessage, savePendingMessage, loadPendingMessage } from '../src/pending-messages'
+import { loadQueuedQuestion, removePendingMessage, removeQueuedQuestion, saveQueuedQuestion, savePendingMessage, loadPendingMessage } from '../src/pending-messages'
 
 function fakeStorage(): Storage {
   const kept = new Map<string, string>()
@@ -41,4 +41,14 @@ test('nothing strange in the store is taken for a question', () => {
     expect(loadPendingMessage('t', home, 2000)).toBeNull()
   }
   expect(loadPendingMessage('t', null)).toBeNull()
+})
+
+test('what waits in line is kept until its run starts', () => {
+  const home = fakeStorage()
+  saveQueuedQuestion('r1', '둘째 질문', 1000, home)
+  expect([loadQueuedQuestion('r1', home), loadQueuedQuestion('r2', home), loadQueuedQuestion('r1', null)]).toEqual(['둘째 질문', '', ''])
+  removeQueuedQuestion('r1', home)
+  expect(loadQueuedQuestion('r1', home)).toBe('')
+  home.setItem('doran.queued.r3', '{')
+  expect(loadQueuedQuestion('r3', home)).toBe('')
 })

@@ -60,3 +60,16 @@ test('whatever is under way, in line or waits is read on, wherever it stands', (
   expect(read(runs.map((one) => ({ ...one, status: 'finished' }) as never))).toEqual([['r5', true]])
   expect(read(runs.map((one) => ({ ...one, status: 'paused' }) as never)).every(([, ended]) => ended === false)).toBe(true)
 })
+
+test('a turn that was in line gets its question when its run starts', () => {
+  const shown = buildTurns([message('user', '하나', 'r1')], [run('r1'), run('r2')])
+  expect(shown.map((turn) => turn.question)).toEqual(['하나', ''])
+  const fresh = buildTurns([message('user', '하나', 'r1'), message('user', '둘', 'r2')], [run('r1'), run('r2')])
+  const { turns, news } = mergeTurns(shown, fresh)
+  expect(turns.map((turn) => turn.question)).toEqual(['하나', '둘'])
+  expect(turns[1]).toBe(shown[1])
+  expect(news).toEqual([])
+  // What is known is not taken back.
+  mergeTurns(shown, buildTurns([], [run('r1'), run('r2')]))
+  expect(shown.map((turn) => turn.question)).toEqual(['하나', '둘'])
+})

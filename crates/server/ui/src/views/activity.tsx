@@ -43,7 +43,8 @@ export function Activity({ run, items, isLive, load }: ActivityProps) {
   const newest = doings.at(-1)
   const tasks = run?.steps.filter((step) => step.path === '').flatMap((step) => step.tasks) ?? []
   const ms = run && run.ended > run.started ? run.ended - run.started : tasks.reduce((sum, task) => sum + task.ms, 0)
-  const now = isLive ? currentActivity(newest, run) : run ? t('steps_took', { n: tasks.length, time: formatDuration(ms) }) : t('steps')
+  const isWriting = items.at(-1)?.kind === 'text' && items.at(-1)?.live === true
+  const now = isLive ? (isWriting ? t('writing') : currentActivity(newest, run)) : run ? t('steps_took', { n: tasks.length, time: formatDuration(ms) }) : t('steps')
   return (
     <div class={isLive ? 'activity is-live' : 'activity'}>
       <button type="button" class="activity-line" aria-expanded={isOpen} onClick={() => { load(); setOpen(!isOpen) }}>

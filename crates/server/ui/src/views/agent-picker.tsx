@@ -36,9 +36,9 @@ export function AgentPicker({ isDisabled }: { isDisabled: boolean }) {
   )
 }
 
-export function Welcome({ ask }: { ask: (text: string) => void }) {
+export function Welcome({ thread, ask }: { thread: string | null; ask: (text: string) => void }) {
   const chosen = findAgent(selectedAgent.value)
-  const model = modelOfChat(selectedAgent.value, null)
+  const model = modelOfChat(selectedAgent.value, thread)
   const starters = answerableStarters(chosen?.starters?.[language.value] ?? [], documents.value)
   const own = starters.length === 0 ? (documents.value ?? []).filter((one) => one.status === 'ready') : []
   useEffect(() => void loadDocuments(), [])

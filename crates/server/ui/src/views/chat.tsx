@@ -6,7 +6,7 @@ import { announce } from '../announce'
 import * as api from '../api'
 import { ApiProblem } from '../api'
 import { attachFiles, openAttachments } from '../attachments'
-import { askAgent, askInsteadOf, busyTurn, conversation, isSending, pausedTurn, withdrawQuestion, openConversation, closeConversation, refreshConversation, cancelTurn, type Turn } from '../conversation'
+import { askAgent, askInsteadOf, busyTurn, conversation, isSending, pausedTurn, refusedTurn, takeBackQuestion, withdrawQuestion, openConversation, closeConversation, refreshConversation, cancelTurn, type Turn } from '../conversation'
 import { t } from '../i18n'
 import { addDraftImages, draftImages } from '../images'
 import { selectedAgent, agents, agentsError, chooseAgent, isChatAgent, isExtractive, leaveHiddenAgent, loadAgents, loadThreads, threads } from '../agents-and-threads'
@@ -14,6 +14,7 @@ import { parseJsonObject } from '../json-search'
 import { DEFAULT_CHAT_SETTINGS, modelOfChat, newChatSettings, settingsForNewThread } from '../models'
 import { navigate } from '../route'
 import { sanitizeLine } from '../sanitize-text'
+import { lookForChanges } from '../watch-thread'
 import { AgentPicker, Welcome } from './agent-picker'
 import { AttachButton, AttachmentList } from './attachments'
 import { ChatSettingsDialog, ModelPicker } from './chat-settings'
@@ -24,6 +25,9 @@ import { inspectNewestTurn } from './inspected-turn'
 import { ProblemCard, problemText } from './problem-card'
 import { newConversation } from './sidebar'
 import { TurnView } from './turn'
+
+/** Time between two looks whether the open conversation was changed elsewhere. */
+const CHANGES_POLL_MS = 4000
 
 /** Number of turns rendered at first. A button shows earlier ones. */
 const TURNS_SHOWN = 30
@@ -37,17 +41,30 @@ export function Chat({ thread }: { thread: string | null }) {
   useLayoutEffect(() => openDraft(thread), [thread])
 
   useEffect(() => {
-    // Another tab may have added a turn.
+    // Another tab may have added a turn, answered a question or deleted the conversation. A run that is followed tells itself.
     const look = () => {
-      if (!document.hidden) void refreshConversation()
+      if (!document.hidden && busyTurn.peek() === null) void lookForChanges()
     }
     addEventListener('focus', look)
     document.addEventListener('visibilitychange', look)
+    const timer = setInterval(look, CHANGES_POLL_MS)
     return () => {
       removeEventListener('focus', look)
       document.removeEventListener('visibilitychange', look)
+      clearInterval(timer)
     }
   }, [])
+
+  // Why the server refused the question that came back into the input box.
+  const [refusal, setRefusal] = useState<{ thread: string | null; error: unknown } | null>(null)
+  const seenKey = useRef(api.apiKeyChanges.value)
+  useEffect(() => {
+    if (seenKey.current === api.apiKeyChanges.value) return
+    seenKey.current = api.apiKeyChanges.value
+    setRefusal(null)
+    if (thread !== null && conversation.value.state === 'failed') void openConversation(thread)
+    else void refreshConversation()
+  }, [api.apiKeyChanges.value])
 
   const { turns, state, error } = conversation.value
   const [shown, setShown] = useState(TURNS_SHOWN)
@@ -75,11 +92,12 @@ export function Chat({ thread }: { thread: string | null }) {
       return
     }
     const images = draftImages.value
+    const settings = newChatSettings.value
     draftImages.value = []
     setFirst(conversation.value.thread === null)
     end.stick()
     inspectNewestTurn()
-    const failed = await askAgent(selectedAgent.value, text, isInput, settingsForNewThread(newChatSettings.value), images, (id) => {
+    const failed = await askAgent(selectedAgent.value, text, isInput, settingsForNewThread(settings), images, (id) => {
       newChatSettings.value = DEFAULT_CHAT_SETTINGS
       moveDraft(id)
       navigate({ view: 'chat', thread: id })
@@ -95,6 +113,25 @@ export function Chat({ thread }: { thread: string | null }) {
   }
   const [problem, setProblem] = useState<unknown>(null)
   useEffect(() => setProblem(null), [thread])
+
+  // What the server refuses comes back into the input box, unless something else is being written there.
+  const refused = refusedTurn.value
+  useEffect(() => {
+    if (refused === null || draft.peek() !== '') return
+    const isDeleted = conversation.value.state === 'deleted'
+    const { text, images, error, settings } = takeBackQuestion(refused)
+    if (settings !== null) {
+      newChatSettings.value = { ...DEFAULT_CHAT_SETTINGS, ...settings }
+      moveDraft(null)
+      closeConversation()
+      navigate({ view: 'chat', thread: null }, 'replace')
+    }
+    draft.value = text
+    draftImages.value = images
+    announce(problemText(error).title)
+    setRefusal(isDeleted ? null : { thread: settings === null ? thread : null, error })
+  }, [refused])
+  useEffect(() => { if (isSending.value) setRefusal(null) }, [isSending.value])
 
   const attach = async (files: File[]) => {
     if (files.length === 0) return
@@ -157,7 +194,7 @@ export function Chat({ thread }: { thread: string | null }) {
             <div class="column"><ProblemCard error={agentsError.value}>
               <button type="button" onClick={() => void loadAgents()}>{t('try_again')}</button>
             </ProblemCard></div>
-          ) : <Welcome ask={(text) => void send(text)} />
+          ) : <Welcome thread={thread} ask={(text) => void send(text)} />
         )}
         {state === 'loading' && <div class="column"><p class="dim pad" role="status">{t('loading')}</p></div>}
         {state === 'failed' && (
@@ -187,6 +224,14 @@ export function Chat({ thread }: { thread: string | null }) {
           <button type="button" class="to-end" onClick={end.stick} aria-label={t('to_end')} title={t('to_end')}><Icon name="down" size={16} /></button>
         )}
         {problem !== null && <ProblemCard error={problem} />}
+        {refusal !== null && refusal.thread === thread && <ProblemCard error={refusal.error} />}
+        {state === 'deleted' && (
+          <p class="note blocked" role="alert">
+            <Icon name="warn" size={15} />
+            <span class="grow">{t('thread_deleted')}</span>
+            <button type="button" class="link" onClick={() => { if (draft.value !== '') moveDraft(null); newConversation() }}>{t('new_conversation')}</button>
+          </p>
+        )}
         {refusedImages.length > 0 && <p class="note bad" role="alert"><Icon name="warn" size={15} />{t('image_refused', { names: refusedImages.map(sanitizeLine).join(', ') })}</p>}
         <AttachmentList thread={thread} />
         <DraftImages />
@@ -199,7 +244,7 @@ export function Chat({ thread }: { thread: string | null }) {
         )}
         <ComposerBox
           placeholder={t(isChatAgent(selectedAgent.value) ? 'ask_here' : 'input_here')}
-          canSend={!isSending.value && !isFirst && selectedAgent.value !== '' && paused === null}
+          canSend={!isSending.value && !isFirst && selectedAgent.value !== '' && paused === null && state !== 'deleted'}
           send={(text) => void send(text)}
           refuse={() => { if (paused) setBlocked(true) }}
           stop={busy === null ? null : busy.id.value !== null ? () => void cancelTurn(busy) : () => { draft.value = withdrawQuestion(busy) }}

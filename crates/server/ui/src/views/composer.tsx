@@ -24,9 +24,9 @@ export function openDraft(thread: string | null): void {
   draft.value = loadDraft(thread)
 }
 
-/** Keeps what is being written when a new thread gets its id. */
-export function moveDraft(thread: string): void {
-  if (draftThread === null) saveDraft(null, '')
+/** Keeps what is being written when a new thread gets its id, or when its thread is gone. */
+export function moveDraft(thread: string | null): void {
+  if (draftThread !== undefined && draftThread !== thread) saveDraft(draftThread, '')
   draftThread = thread
   saveDraft(thread, draft.value)
 }

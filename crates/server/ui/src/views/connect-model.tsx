@@ -10,6 +10,7 @@ import { isExtractive } from '../agents-and-threads'
 import type { ModelOffers, ModelTest, OfferedModelProvider, OfferedModelServer } from '../api-types'
 import { formatDuration, localized, t } from '../i18n'
 import { modelList, reloadModels } from '../models'
+import { OWN_SERVER, parseOwnModel } from '../own-model'
 import { sanitizeLine, sanitizeText } from '../sanitize-text'
 import { loadSetting, saveSetting } from '../settings'
 import { Icon } from './icons'
@@ -134,10 +135,27 @@ function PlaceForm({ place, keyChanged, close }: { place: Place; keyChanged: () 
   const [isBusy, setBusy] = useState(false)
   const [error, setError] = useState<unknown>(null)
   const hasKey = provider !== null && provider.key !== 'none'
+  const [own, setOwn] = useState({ text: '', name: '', key: '' })
+  const { isServer, needsName } = parseOwnModel(own.text, own.name)
+  // What was said about a model does not hold for another one.
+  const change = (to: string) => {
+    setModel(to)
+    setTest(null)
+    setError(null)
+  }
+  const write = (changed: Partial<typeof own>) => {
+    const now = { ...own, ...changed }
+    setOwn(now)
+    change(parseOwnModel(now.text, now.name).id)
+  }
   const act = async (work: () => Promise<void>) => {
     setBusy(true)
     setError(null)
     try {
+      if (isServer && own.key.trim() !== '') {
+        await api.storeModelKey(OWN_SERVER, own.key.trim())
+        setOwn((now) => ({ ...now, key: '' }))
+      }
       await work()
     } catch (failed) {
       setError(failed)
@@ -180,15 +198,27 @@ function PlaceForm({ place, keyChanged, close }: { place: Place; keyChanged: () 
         <form class="connect-model" onSubmit={(event) => { event.preventDefault(); void use() }}>
           <h3><label for="connect-model">{t('model')}</label></h3>
           {names && names.length > 0 ? (
-            <select id="connect-model" class="wide" value={model} onChange={(event) => { setModel(event.currentTarget.value); setTest(null) }}>
+            <select id="connect-model" class="wide" value={model} onChange={(event) => change(event.currentTarget.value)}>
               {names.map((one) => <option key={one} value={one}>{sanitizeLine(one)}</option>)}
             </select>
           ) : (
-            <input id="connect-model" type="text" class="wide" value={model} spellcheck={false} autocomplete="off"
-              placeholder={provider ? `${provider.id}:…` : 'openai-compatible:http://127.0.0.1:9000/v1#model'}
-              onInput={(event) => { setModel(event.currentTarget.value.trim()); setTest(null) }} />
+            <input id="connect-model" type="text" class="wide" value={place.kind === 'own' ? own.text : model} spellcheck={false} autocomplete="off"
+              placeholder={provider ? `${provider.id}:…` : 'http://127.0.0.1:9000/v1'}
+              onInput={(event) => (place.kind === 'own' ? write({ text: event.currentTarget.value }) : change(event.currentTarget.value.trim()))} />
           )}
           {place.kind === 'own' && <p class="dim">{t('connect_own_about')}</p>}
+          {place.kind === 'own' && isServer && (
+            <>
+              {needsName && (
+                <label class="field"><span>{t('connect_own_model')}</span>
+                  <input type="text" class="wide" value={own.name} spellcheck={false} autocomplete="off" onInput={(event) => write({ name: event.currentTarget.value })} /></label>
+              )}
+              <label class="field"><span>{t('connect_own_key')}</span>
+                <input type="password" class="wide" value={own.key} autocomplete="off" spellcheck={false} onInput={(event) => { setOwn({ ...own, key: event.currentTarget.value }); setTest(null); setError(null) }} /></label>
+              <p class="dim">{t('connect_own_key_about')}</p>
+              {model !== '' && <p class="dim">{t('connect_own_form', { id: model })}</p>}
+            </>
+          )}
           {provider && <p class="dim">{t('connect_cloud', { name: sanitizeLine(provider.name) })}</p>}
           {test && <TestResult test={test} />}
           {error !== null && <ProblemCard error={error} />}
@@ -259,7 +289,7 @@ function KeySection({ provider, keyChanged }: { provider: OfferedModelProvider; 
     <form class="provider-key" onSubmit={(event) => { event.preventDefault(); void store() }}>
       <h3><label for="provider-key">{t('provider_key', { name })}</label></h3>
       <div class="row">
-        <input id="provider-key" type="password" class="grow" value={text} autocomplete="off" spellcheck={false} onInput={(event) => setText(event.currentTarget.value)} />
+        <input id="provider-key" type="password" class="grow" value={text} autocomplete="off" spellcheck={false} onInput={(event) => { setText(event.currentTarget.value); setError(null) }} />
         <button type="submit" class="primary" disabled={text.trim() === ''}>{t('key_store')}</button>
       </div>
       <p class="dim">{t('provider_key_about', { name })}</p>

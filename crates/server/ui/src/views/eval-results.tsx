@@ -1,8 +1,10 @@
 // What came of an evaluation: one row for each case, one column for each model or prompt it was asked with.
 
-import type { AgentEvalReport, EvalCaseOutcome, EvalChange } from '../api-types'
-import { changesOfCase } from '../evals'
+import type { AgentEvalReport, EvalCaseInfo, EvalCaseOutcome, EvalChange } from '../api-types'
+import { failureWords } from '../eval-failures'
+import { changesOfCase, orderedReports } from '../evals'
 import { formatCost, formatDateTime, formatDuration, formatNumber, t, type MessageKey } from '../i18n'
+import { modelList } from '../models'
 import { sanitizeLine, sanitizeText } from '../sanitize-text'
 import { Icon } from './icons'
 import { shortModelName } from './model-badge'
@@ -15,8 +17,8 @@ const CHANGE_LABELS: Record<EvalChange['change'], MessageKey> = {
   broke: 'change_broke', mended: 'change_mended', answer: 'change_answer', model_calls: 'change_calls', cost: 'change_cost', new: 'change_new', gone: 'change_gone',
 }
 
-export function EvalResults({ reports }: { reports: AgentEvalReport[] }) {
-  const shown = reports.slice(0, MAX_COLUMNS)
+export function EvalResults({ reports, cases }: { reports: AgentEvalReport[]; cases: EvalCaseInfo[] }) {
+  const shown = orderedReports(reports.slice(0, MAX_COLUMNS), (modelList.value?.options ?? []).map(({ id }) => id))
   if (shown.length === 0) return <p class="dim">{t('eval_no_reports')}</p>
   const ids = [...new Set(shown.flatMap((report) => (report.cases ?? []).map((one) => one.id ?? '')))]
   return (
@@ -28,7 +30,7 @@ export function EvalResults({ reports }: { reports: AgentEvalReport[] }) {
         <tbody>
           {ids.map((id) => (
             <tr key={id}>
-              <th scope="row">{sanitizeLine(id)}</th>
+              <th scope="row"><CaseName id={id} ask={cases.find((one) => one.id === id)?.ask ?? ''} /></th>
               {shown.map((report, at) => <td key={at}><Outcome report={report} outcome={(report.cases ?? []).find((one) => one.id === id)} /></td>)}
             </tr>
           ))}
@@ -36,6 +38,12 @@ export function EvalResults({ reports }: { reports: AgentEvalReport[] }) {
       </table>
     </TableFrame>
   )
+}
+
+/** The question of a case. One that is no case any more has its name only. */
+function CaseName({ id, ask }: { id: string; ask: string }) {
+  if (ask === '') return <>{sanitizeLine(id)}</>
+  return <>{sanitizeLine(ask).slice(0, 200)}<small class="dim eval-case-name">{sanitizeLine(id)}</small></>
 }
 
 function ReportHead({ report }: { report: AgentEvalReport }) {
@@ -71,11 +79,13 @@ function Outcome({ report, outcome }: { report: AgentEvalReport; outcome: EvalCa
         <span class="dim">{formatDuration(outcome.observed?.ms ?? 0)}</span>
       </p>
       {outcome.known && <p class="dim">{sanitizeText(outcome.known)}</p>}
-      {failures.map((one, at) => (
-        <p key={at} class="expectation">{t('eval_expected', { what: sanitizeLine(one.what) })} <del>{sanitizeText(one.expected).slice(0, 300)}</del>{one.what !== 'contains' && one.what !== 'lacks' && <> → <ins>{sanitizeText(one.was).slice(0, 300)}</ins></>}</p>
+      {failures.map(failureWords).map(({ label, expected, was }, at) => (
+        <p key={at} class="expectation">
+          {sanitizeLine(label)}: {expected !== null && <del>{sanitizeText(expected).slice(0, 300)}</del>}{expected !== null && was !== null && ' → '}{was !== null && <ins>{sanitizeText(was).slice(0, 300)}</ins>}
+        </p>
       ))}
       <details>
-        <summary>{sanitizeLine(answer).slice(0, 90) || t('said_nothing')}</summary>
+        <summary>{sanitizeLine(answer).slice(0, 90) || t('eval_no_answer')}</summary>
         <p class="outcome-answer">{answer}</p>
         {changes.map((one, at) => one.change === 'answer' && <p key={at} class="outcome-answer dim">{t('eval_before_answer')} {sanitizeText(one.before)}</p>)}
       </details>

@@ -5,7 +5,7 @@ import { useEffect, useState } from 'preact/hooks'
 import type { EvalCaseInfo, EvalRunInfo, EvalSetInfo } from '../api-types'
 import { selectedAgent } from '../agents-and-threads'
 import { deleteEvalCase, deleteEvalSet, evalSets, fetchEvalSet, isSetName, loadEvalSets, newSetName, putEvalCase, startEvalRun, stopEvalRun, variantsOf } from '../evals'
-import { formatDateTime, localized, t } from '../i18n'
+import { formatDateTime, localized, t, type MessageKey } from '../i18n'
 import { modelList } from '../models'
 import { navigate } from '../route'
 import { sanitizeLine, sanitizeText } from '../sanitize-text'
@@ -129,7 +129,7 @@ function EvalSetView({ name }: { name: string }) {
           {set.may_change && <RunPanel run={set.run ?? null} start={(variants) => act(() => startEvalRun(name, variants))} stop={() => act(() => stopEvalRun(name))} />}
           <section aria-label={t('eval_results')}>
             <h2>{t('eval_results')}</h2>
-            <EvalResults reports={set.reports} />
+            <EvalResults reports={set.reports} cases={set.cases} />
           </section>
           <section aria-label={t('eval_cases')}>
             <h2>{t('eval_cases')} <span class="dim">{set.cases.length}</span></h2>
@@ -140,7 +140,7 @@ function EvalSetView({ name }: { name: string }) {
                     <div class="row">
                       <div class="grow">
                         <strong>{sanitizeLine(one.ask)}</strong>
-                        <p class="dim">{agentName(one.agent)} · {sanitizeLine(one.id)}{(one.expect.contains ?? []).length > 0 && <> · {t('eval_contains_short')} {sanitizeLine((one.expect.contains ?? []).join(', '))}</>}</p>
+                        <p class="dim">{agentName(one.agent)} · {sanitizeLine(one.id)}<Expected label={'eval_contains_short'} list={one.expect.contains} /><Expected label={'eval_expects_lacks'} list={one.expect.lacks} /><Expected label={'eval_expects_sources'} list={one.expect.sources} isExact /><Expected label={'eval_expects_tools'} list={one.expect.tools} isExact /></p>
                       </div>
                       {set.may_change && <button type="button" class="ghost small" onClick={() => setEditing(one.id)} aria-label={t('eval_edit_n', { name: sanitizeLine(one.id) })} title={t('eval_edit')}><Icon name="edit" size={15} /></button>}
                       {set.may_change && <button type="button" class="ghost small" onClick={() => void removeCase(name, one.id, set.cases.length === 1, act)} aria-label={t('delete_n', { title: sanitizeLine(one.id) })} title={t('delete')}><Icon name="trash" size={15} /></button>}
@@ -156,6 +156,19 @@ function EvalSetView({ name }: { name: string }) {
       )}
     </>
   )
+}
+
+interface ExpectedProps {
+  label: MessageKey
+  list: string[] | null | undefined
+  /** Whether an empty list means that there must be none. */
+  isExact?: boolean
+}
+
+/** One expectation in the summary of a case. */
+function Expected({ label, list, isExact = false }: ExpectedProps) {
+  if (!list || (list.length === 0 && !isExact)) return null
+  return <> · {t(label)} {list.length === 0 ? t('eval_nothing') : sanitizeLine(list.join(', '))}</>
 }
 
 async function removeCase(set: string, id: string, isLast: boolean, act: (what: () => Promise<void>) => Promise<void>): Promise<void> {

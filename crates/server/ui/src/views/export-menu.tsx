@@ -5,6 +5,8 @@ import { useRef, useState } from 'preact/hooks'
 import * as api from '../api'
 import { downloadText, exportFileName, threadAsMarkdown } from '../export-thread'
 import { t } from '../i18n'
+import { conversation } from '../conversation'
+import { turnVersions } from '../branches'
 import type { ThreadInfo } from '../api-types'
 import { agentName } from './agent-picker'
 import { Icon } from './icons'
@@ -16,11 +18,14 @@ export function ExportMenu({ thread }: { thread: ThreadInfo }) {
   const [problem, setProblem] = useState<string | null>(null)
   const save = async (extension: 'md' | 'json') => {
     try {
-      const { messages } = await api.fetchMessages(thread.id)
+      // What is shown is what is saved: the versions that are chosen.
+      const { tip, runs, turns } = conversation.value.thread === thread.id ? conversation.value : { tip: null, runs: [], turns: [] }
+      const { messages } = await api.fetchMessages(thread.id, tip)
+      const left = turns.reduce((sum, turn) => sum + Math.max(0, turnVersions(runs, turn.id.value ?? '').length - 1), 0)
       const title = threadTitle(thread)
       const labels = { user: t('you'), agent: agentName(thread.agent ?? ''), sources: t('sources') }
       const text = extension === 'md'
-        ? threadAsMarkdown(title, messages, labels)
+        ? threadAsMarkdown(title, messages, labels, left > 0 ? t('export_left_out', { n: left }) : null)
         : JSON.stringify({ thread: thread.id, title, agent: thread.agent, messages }, null, 2)
       downloadText(exportFileName(title, extension), text, extension === 'md' ? 'text/markdown' : 'application/json')
       setProblem(null)

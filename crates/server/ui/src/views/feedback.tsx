@@ -1,4 +1,4 @@
-// Thumbs up and down for an answer, with a note.
+// Thumbs up and down for an answer, with a reason.
 
 import { useState } from 'preact/hooks'
 
@@ -25,11 +25,12 @@ export function Feedback({ run }: { run: string }) {
       setError(failed)
     }
   }
+  // A second click shows the rating with its reason, to be changed or removed. It never deletes what somebody wrote.
   const rate = (rating: FeedbackRating) => {
-    const isOff = given?.rating === rating
-    setNoting(!isOff)
+    const isGiven = given?.rating === rating
+    setNoting(!isGiven || !isNoting)
     setNote(given?.note ?? '')
-    void store(isOff ? null : rating, isOff ? '' : (given?.note ?? ''))
+    if (!isGiven) void store(rating, given?.note ?? '')
   }
   const thumb = (rating: FeedbackRating, label: string) => (
     <button type="button" class={given?.rating === rating ? 'ghost small is-on' : 'ghost small'} aria-pressed={given?.rating === rating}
@@ -45,6 +46,7 @@ export function Feedback({ run }: { run: string }) {
         <form class="feedback-note" onSubmit={(event) => { event.preventDefault(); setNoting(false); void store(given.rating, note.trim()) }}>
           <input type="text" value={note} maxLength={2000} placeholder={t('feedback_note')} aria-label={t('feedback_note')} onInput={(event) => setNote(event.currentTarget.value)} />
           <button type="submit" class="small">{t('save')}</button>
+          <button type="button" class="link" onClick={() => { setNoting(false); void store(null, '') }}>{t('feedback_remove')}</button>
           <button type="button" class="ghost small" onClick={() => setNoting(false)} aria-label={t('close')} title={t('close')}><Icon name="close" size={13} /></button>
         </form>
       )}

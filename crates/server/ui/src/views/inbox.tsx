@@ -10,11 +10,13 @@ import { navigate } from '../route'
 import type { Json, WaitingQuestion } from '../api-types'
 import { agentName } from './agent-picker'
 import { QuestionForms } from './approval'
+import { Icon } from './icons'
 import { ProblemCard } from './problem-card'
 import { threadTitle } from './sidebar'
 
 export function Inbox() {
   useEffect(() => { void loadInbox() }, [])
+  const [isElsewhere, setElsewhere] = useState(false)
   const groups = groupByRun(waitingQuestions.value)
   return (
     <div class="inbox scroller" tabIndex={-1}>
@@ -22,21 +24,34 @@ export function Inbox() {
         <h1>{t('inbox')}</h1>
         <p class="dim">{t('inbox_about')}</p>
         {inboxError.value !== null && <ProblemCard error={inboxError.value}><button type="button" onClick={() => void loadInbox()}>{t('try_again')}</button></ProblemCard>}
+        {isElsewhere && <p class="note" role="status"><Icon name="check" size={15} />{t('answered_elsewhere')}</p>}
         {groups.length === 0 && inboxError.value === null && <p class="dim" role="status">{t('inbox_empty')}</p>}
-        {groups.map((questions) => <WaitingRun key={questions[0]?.run ?? ''} questions={questions} />)}
+        {groups.map((questions) => <WaitingRun key={questions[0]?.run ?? ''} questions={questions} answered={setElsewhere} />)}
       </div>
     </div>
   )
 }
 
-function WaitingRun({ questions }: { questions: WaitingQuestion[] }) {
+interface WaitingRunProps {
+  questions: WaitingQuestion[]
+  /** Called after an answer, with whether another client was faster. */
+  answered: (isElsewhere: boolean) => void
+}
+
+function WaitingRun({ questions, answered }: WaitingRunProps) {
   const [error, setError] = useState<unknown>(null)
   const first = questions[0]
   if (!first) return null
   const thread = threads.value.find((one) => one.id === first.thread)
   const send = async (answers: Record<string, Json>) => {
     setError(null)
-    await api.resumeRun(first.thread, first.run, answers).catch(setError)
+    try {
+      await api.resumeRun(first.thread, first.run, answers)
+      answered(false)
+    } catch (failed) {
+      if (api.isConflict(failed)) answered(true)
+      else setError(failed)
+    }
     await loadInbox()
   }
   return (

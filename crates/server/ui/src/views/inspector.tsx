@@ -8,7 +8,8 @@ import { buildTranscript, modelCallsIn, type RunView } from '../transcript'
 import { citedNumbers } from '../citation-marks'
 import { formatNumber, t, formatDuration } from '../i18n'
 import { isChatAgent, selectedAgent } from '../agents-and-threads'
-import { curlCommand } from '../curl-command'
+import { curlCommand, curlCommandWithSettings } from '../curl-command'
+import { settingsForNewThread, settingsOfChat } from '../models'
 import { hasApiKey, randomId } from '../api'
 import { parseJsonObject } from '../json-search'
 import { openedLink, showInspectorLink } from '../route'
@@ -68,7 +69,7 @@ export function Inspector() {
           </p>
         </div>
         {run && <CopyButton icon="link" label={t('copy_link')} text={() => location.href} />}
-        {turn && turn.question !== '' && <CopyButton icon="terminal" label={t('copy_curl')} text={() => curlCommand(location.origin, `from-curl-${randomId().slice(0, 8)}`, { agent: id, ...(isChatAgent(id) ? { message: turn.question } : { input: parseJsonObject(turn.question) ?? {} }) }, hasApiKey())} />}
+        {turn && turn.question !== '' && <CopyButton icon="terminal" label={t('copy_curl')} text={() => curlOfTurn(turn, id, thread)} />}
         {run && turn && turn.question !== '' && (
           <button type="button" class="ghost" onClick={() => saveEvalCase(turn, run, id)} aria-label={t('save_case')} title={t('save_case')}><Icon name="check" /></button>
         )}
@@ -118,6 +119,14 @@ export function Inspector() {
       </div>
     </section>
   )
+}
+
+/** The command that asks the question of a turn again, with the settings of its chat. */
+function curlOfTurn({ question }: Turn, agent: string, thread: string | null): string {
+  const request = { agent, ...(isChatAgent(agent) ? { message: question } : { input: parseJsonObject(question) ?? {} }) }
+  const settings = settingsForNewThread(settingsOfChat(thread))
+  if (Object.keys(settings).length > 0) return curlCommandWithSettings(location.origin, settings, request, hasApiKey())
+  return curlCommand(location.origin, `from-curl-${randomId().slice(0, 8)}`, request, hasApiKey())
 }
 
 /** Opens the dialog that saves the turn as a case. The case expects what the run did; whoever saves it corrects what was wrong. */

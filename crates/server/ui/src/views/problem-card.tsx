@@ -4,10 +4,14 @@ import type { ComponentChildren } from 'preact'
 
 import { ApiProblem } from '../api'
 import { sanitizeText } from '../sanitize-text'
+import { TooLongError } from '../conversation'
 import { localized, t } from '../i18n'
 import { Icon } from './icons'
 
 export function problemText(error: unknown): { title: string; detail: string | null } {
+  // What the server says about these is for programmers.
+  if (error instanceof ApiProblem && error.status === 401) return { title: t('key_wanted'), detail: t('key_wanted_more') }
+  if (error instanceof TooLongError) return { title: t('question_too_long'), detail: null }
   if (error instanceof ApiProblem) {
     return { title: localized({ ko: error.ko, en: error.en }), detail: error.detail ? sanitizeText(localized(error.detail)) : null }
   }

@@ -3,11 +3,11 @@
 import { useEffect, useState } from 'preact/hooks'
 
 import * as api from '../api'
-import { loadRunView } from '../conversation'
+import { loadRunView, questionOfRun } from '../conversation'
 import { diffStates, type StateChange } from '../state-diff'
 import { buildTranscript, isSettled, type RunView } from '../transcript'
 import { formatDateTime, formatDuration, formatNumber, t } from '../i18n'
-import { sanitizeText } from '../sanitize-text'
+import { sanitizeLine, sanitizeText } from '../sanitize-text'
 import { threads } from '../agents-and-threads'
 import type { RunInfo } from '../api-types'
 import { ProblemCard } from './problem-card'
@@ -96,7 +96,9 @@ function ComparisonTable({ run, other }: { run: RunView; other: RunView }) {
   )
 }
 
+/** A run is named by its question, as far as that is loaded, else by its conversation. */
 function runLabel(run: RunInfo): string {
   const thread = threads.value.find((one) => one.id === run.thread)
-  return `${formatDateTime(run.created)} · ${thread ? threadTitle(thread) : run.thread}`.slice(0, 120)
+  const name = sanitizeLine(questionOfRun(run.id)) || (thread ? threadTitle(thread) : run.thread)
+  return `${formatDateTime(run.created)} · ${t(RUN_STATUS_LABELS[run.status])} · ${name}`.slice(0, 120)
 }

@@ -5,6 +5,8 @@ import { useEffect, useState } from 'preact/hooks'
 import * as api from '../api'
 import { agents, threads } from '../agents-and-threads'
 import { formatCost, formatDateTime, formatDuration, formatNumber, t } from '../i18n'
+import { questionOfRun } from '../conversation'
+import { sanitizeLine } from '../sanitize-text'
 import { inspectorOpen } from '../settings'
 import { navigate } from '../route'
 import type { RunInfo } from '../api-types'
@@ -72,6 +74,8 @@ export function Runs() {
 
 function RunRow({ run }: { run: RunInfo }) {
   const thread = threads.value.find((one) => one.id === run.thread)
+  const title = thread ? threadTitle(thread) : run.thread
+  const question = sanitizeLine(questionOfRun(run.id)).slice(0, 200)
   const tokens = run.usage.input_tokens + run.usage.output_tokens
   const open = () => {
     inspectorOpen.value = true
@@ -81,7 +85,7 @@ function RunRow({ run }: { run: RunInfo }) {
     <tr>
       <td>{formatDateTime(run.started ?? run.created)}</td>
       <td><span class={`status is-${run.status}`}>{t(RUN_STATUS_LABELS[run.status])}</span></td>
-      <td><button type="button" class="link" onClick={open}>{thread ? threadTitle(thread) : run.thread}</button></td>
+      <td><button type="button" class="link" onClick={open}>{title}</button>{question !== '' && question !== title && <p class="dim">{question}</p>}</td>
       <td>{agentName(run.agent)}{run.agent_missing && <> <span class="dim">{t('agent_missing')}</span></>}</td>
       <td class="to-right">{formatNumber(run.steps)}</td>
       <td class="to-right">{run.started !== null && run.ended !== null ? formatDuration(run.ended - run.started) : '–'}</td>

@@ -7,12 +7,12 @@ import * as api from '../api'
 import { sanitizeText } from '../sanitize-text'
 import { language, localized, setLanguage, t, type Language } from '../i18n'
 import * as modelStore from '../models'
-import { isExtractive, loadThreads } from '../agents-and-threads'
+import { isExtractive, loadPinnedThreads, loadThreads } from '../agents-and-threads'
 import { navigate } from '../route'
 import { activityDetail, theme, type ActivityDetail, type Theme } from '../settings'
 import { connectDialogOpen } from './connect-model'
 import { Icon } from './icons'
-import { ProblemCard } from './problem-card'
+import { ProblemCard, problemText } from './problem-card'
 
 export const settingsOpen = signal(false)
 
@@ -125,22 +125,33 @@ function ModelList() {
 
 function ApiKeyForm() {
   const [text, setText] = useState('')
-  const [isUsed, setUsed] = useState(api.hasApiKey())
-  return (
-    <form class="row" onSubmit={(event) => {
-      event.preventDefault()
-      api.setApiKey(text)
+  const [isWrong, setWrong] = useState(false)
+  const [error, setError] = useState<unknown>(null)
+  // A key that the server refused is not in use.
+  const isUsed = api.apiKeyChanges.value >= 0 && api.hasApiKey() && !api.needsApiKey.value
+  const use = async () => {
+    setError(null)
+    setWrong(false)
+    try {
+      if (!(await api.tryApiKey(text))) return setWrong(true)
       setText('')
-      setUsed(api.hasApiKey())
       void modelStore.reloadModels()
       void loadThreads()
-    }}>
+      void loadPinnedThreads()
+    } catch (failed) {
+      setError(failed)
+    }
+  }
+  return (
+    <form class="row" onSubmit={(event) => { event.preventDefault(); void use() }}>
       <label class="grow">
         <span class="away">{t('api_key')}</span>
         <input type="password" class="wide" value={text} autocomplete="off" spellcheck={false}
-          placeholder={isUsed ? t('api_key_set') : t('api_key')} onInput={(event) => setText(event.currentTarget.value)} />
+          aria-invalid={isWrong} placeholder={isUsed ? t('api_key_set') : t('api_key')} onInput={(event) => { setText(event.currentTarget.value); setWrong(false) }} />
       </label>
       <button type="submit" class="primary">{t('use')}</button>
+      {isWrong && <p class="bad whole-row" role="alert">{t('key_wrong')}</p>}
+      {error !== null && <p class="bad whole-row" role="alert">{problemText(error).title}</p>}
     </form>
   )
 }

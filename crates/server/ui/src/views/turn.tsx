@@ -4,18 +4,20 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 
 import { announce } from '../announce'
 import { sanitizeText } from '../sanitize-text'
-import { cancelTurn, conversation, isBehindAnother, retryTurn, watchTurn, type Turn } from '../conversation'
-import { buildTranscript, isModelFailure, modelOfWords, type ModelCall, type RunView } from '../transcript'
+import { cancelTurn, conversation, isBehindAnother, refusedTurn, retryTurn, sendAgain, watchTurn, type Turn } from '../conversation'
+import { answerWithSources } from '../export-thread'
+import { isServerReachable } from '../server-status'
+import { buildTranscript, isModelFailure, modelOfFailedRun, modelOfWords, type ModelCall, type RunView } from '../transcript'
 import { formatCost, formatNumber, localized, t } from '../i18n'
 import { selectedAgent, findAgent, isChatAgent, isExtractive } from '../agents-and-threads'
-import { modelOfChat } from '../models'
+import { modelList, modelOfChat } from '../models'
 import { activityDetail, inspectorOpen } from '../settings'
 import { citedNumbers, renumberCitations } from '../citation-marks'
 import type { NumberedSource } from '../quotes-and-citations'
 import { Activity } from './activity'
 import { agentName } from './agent-picker'
 import { Questions } from './approval'
-import { ModelBadge } from './model-badge'
+import { ModelBadge, shortModelName } from './model-badge'
 import { CopyButton } from './copy-button'
 import { Decisions } from './decisions'
 import { Feedback } from './feedback'
@@ -50,11 +52,13 @@ export function TurnView({ turn, isLast, askInstead }: TurnViewProps) {
   const earlier = useMemo(() => new Set([...known].flatMap(([name, of]) => (of === id ? [] : [name]))), [known, id])
   const transcript = useMemo(() => (run ? buildTranscript(run, earlier) : null), [run, earlier])
   const storedAnswer = turn.storedAnswer.value
-  const isLive = run ? run.status === 'running' || run.status === 'waiting' : storedAnswer === null && turn.connection.value.state !== 'done'
+  const connection = turn.connection.value.state
+  // Nothing more comes of a run that cannot be followed.
+  const isLive = connection !== 'refused' && (run ? run.status === 'running' || run.status === 'waiting' : storedAnswer === null && connection !== 'done')
   // A question behind another one waits for its turn.
   const isQueued = id !== null && isLive && (run === null || run.status === 'waiting') && isBehindAnother(turn)
   // A question that has not reached the server shows no progress.
-  const isUnsent = id === null && turn.connection.value.state === 'lost'
+  const isUnsent = id === null && connection === 'lost'
   const text = storedAnswer && (run === null || run.status === 'finished') ? storedAnswer.text : (transcript?.text ?? storedAnswer?.text ?? '')
   const sources = useMemo(
     () => (storedAnswer && storedAnswer.sources.length > 0 ? storedAnswer.sources : (transcript?.sources ?? [])),
@@ -115,7 +119,7 @@ export function TurnView({ turn, isLast, askInstead }: TurnViewProps) {
         <ConnectionStatus turn={turn} />
         {isQueued && (
           <p class="note is-live" role="status">
-            <span class="grow">{t('queued')}</span>
+            <span class="grow">{t(turn.question === '' ? 'queued_elsewhere' : 'queued')}</span>
             <button type="button" class="link" onClick={() => void cancelTurn(turn)}>{t('cancel')}</button>
           </p>
         )}
@@ -125,12 +129,19 @@ export function TurnView({ turn, isLast, askInstead }: TurnViewProps) {
         {isLive && !isUnsent && !isQueued && text === '' && <div class="waiting" aria-hidden="true"><i /><i /><i /></div>}
         {run?.status === 'paused' && <Questions turn={turn} questions={run.questions} />}
         {run?.status === 'cancelled' && <p class="note"><Icon name="stop" size={15} />{t('was_stopped')}</p>}
-        {run?.status === 'failed' && run.failure && <RunFailure run={run} turn={turn} />}
-        {turn.error.value !== null && <ProblemCard error={turn.error.value} />}
+        {run?.status === 'failed' && run.failure && (
+          <RunFailure run={run} turn={turn} chosen={expected?.name ?? null} used={transcript ? modelOfFailedRun(transcript.models) : null} answerAnew={() => askInstead(turn, turn.question)} />
+        )}
+        {turn.notice.value !== null && <p class="note" role="status"><Icon name="check" size={15} />{t(turn.notice.value)}</p>}
+        {turn.error.value !== null && (
+          <ProblemCard error={turn.error.value}>
+            {refusedTurn.value === turn && <button type="button" onClick={() => sendAgain(turn)}>{t('send_again')}</button>}
+          </ProblemCard>
+        )}
         {!isLive && <Sources sources={cited} show={cite} />}
-        {!isLive && run?.status !== 'paused' && (
+        {!isLive && run?.status !== 'paused' && refusedTurn.value !== turn && (
           <footer class="answer-foot">
-            {text !== '' && <CopyButton text={renumberCitations(text, order)} label={t('copy_answer')} />}
+            {text !== '' && <CopyButton text={() => answerWithSources(renumberCitations(text, order), cited, t('sources'))} label={t('copy_answer')} />}
             {turn.question !== '' && (
               <button type="button" class="ghost small" onClick={() => askInstead(turn, turn.question)} aria-label={t('retry')} title={t('retry')}>
                 <Icon name="retry" size={15} />
@@ -175,24 +186,43 @@ function ConnectionStatus({ turn }: { turn: Turn }) {
       <Icon name="retry" size={15} />
       {turn.id.value === null
         ? t(connection.tries > 1 ? 'unsent_n' : 'unsent', { n: connection.tries })
-        : t(connection.tries > 1 ? 'reconnecting_n' : 'reconnecting', { n: connection.tries })}
+        : `${t(connection.tries > 1 ? 'reconnecting_n' : 'reconnecting', { n: connection.tries })} ${t(isServerReachable.value ? 'goes_on_there' : 'goes_on_later')}`}
     </p>
   )
 }
 
-function RunFailure({ run, turn }: { run: RunView; turn: Turn }) {
+interface RunFailureProps {
+  run: RunView
+  turn: Turn
+  /** The model that the chat has now. */
+  chosen: string | null
+  /** The model that the run goes on with. */
+  used: string | null
+  answerAnew: () => void
+}
+
+function RunFailure({ run, turn, chosen, used, answerAnew }: RunFailureProps) {
   const { code, message, node, ...words } = run.failure ?? { code: '', message: '' }
   const explanation = localized(words)
+  // A model that a chat cannot choose does a small task for an agent, whatever model the chat has.
+  const isOtherModel = used !== null && chosen !== null && used !== chosen && modelList.value?.options.some((one) => one.model.name === used) === true
   return (
     <div class="card problem" role="alert">
       <Icon name="warn" />
       <div class="grow">
         <strong>{t('run_failed')}</strong>
         {explanation !== '' && <p>{sanitizeText(explanation)}</p>}
-        <p class="failure-message"><code>{sanitizeText(message)}</code></p>
-        <p class="dim">{t('failed_code', { code: sanitizeText(code) })}{node && <> · {t('failed_node', { node: sanitizeText(node) })}</>}</p>
         {isModelFailure(code) && <p class="dim">{t('failed_way_out')}</p>}
-        <div class="row"><button type="button" onClick={() => void retryTurn(turn)}>{t('go_on')}</button></div>
+        {isOtherModel && <p class="dim">{t('retry_keeps_model', { used: shortModelName(used), chosen: shortModelName(chosen) })}</p>}
+        <div class="row">
+          <button type="button" onClick={() => void retryTurn(turn)}>{t('go_on')}</button>
+          {isOtherModel && turn.question !== '' && <button type="button" onClick={answerAnew}>{t('retry')}</button>}
+        </div>
+        <details class="failure-details" open={explanation === ''}>
+          <summary>{t('details')}</summary>
+          <p class="failure-message"><code>{sanitizeText(message)}</code></p>
+          <p class="dim">{t('failed_code', { code: sanitizeText(code) })}{node && <> · {t('failed_node', { node: sanitizeText(node) })}</>}</p>
+        </details>
       </div>
     </div>
   )

@@ -56,8 +56,8 @@ export function Usage() {
               <div><dt>{t('tokens_out')}</dt><dd>{formatNumber(usage.output_tokens)}</dd></div>
               <div><dt>{t('cost')}</dt><dd><Cost micros={knownCost(usage, isPriceUnknown)} rate={usage.krw_per_usd} /></dd></div>
             </dl>
-            {usage.evals && <p class="usage-note usage-evals">{t('usage_evals', { n: formatNumber(usage.evals.runs) })} · <Cost micros={knownCost(usage.evals, isPriceUnknown)} rate={usage.krw_per_usd} /></p>}
-            {usage.deleted && <p class="usage-note usage-deleted">{t('usage_deleted', { n: formatNumber(usage.deleted.runs) })} · <Cost micros={knownCost(usage.deleted, isPriceUnknown)} rate={usage.krw_per_usd} /></p>}
+            {usage.evals && <p class="usage-note usage-evals">{t('usage_evals', { n: formatNumber(usage.evals.runs) })}<PartCost micros={knownCost(usage.evals, isPriceUnknown)} rate={usage.krw_per_usd} /></p>}
+            {usage.deleted && <p class="usage-note usage-deleted">{t('usage_deleted', { n: formatNumber(usage.deleted.runs) })}<PartCost micros={knownCost(usage.deleted, isPriceUnknown)} rate={usage.krw_per_usd} /></p>}
             {!usage.complete && <p class="dim usage-note">{t('usage_incomplete')}</p>}
             {isPriceUnknown && <p class="dim usage-note">{t('usage_no_price')}</p>}
             {usage.budget && <Budget budget={usage.budget} rate={usage.krw_per_usd} />}
@@ -74,6 +74,11 @@ export function Usage() {
 
 function Cost({ micros, rate }: { micros: number | null; rate: number | null | undefined }) {
   return <>{formatCost(micros)}{micros !== null && rate ? <span class="dim won"><span class="won-dot"> · </span>{formatWon(micros, rate)}</span> : null}</>
+}
+
+/** The cost of a part of the sum, after its name. */
+function PartCost({ micros, rate }: { micros: number | null; rate: number | null | undefined }) {
+  return micros === null ? <> ({t('usage_cost_unknown')})</> : <> · <Cost micros={micros} rate={rate} /></>
 }
 
 function Budget({ budget: { limit_micros, spent_micros }, rate }: { budget: NonNullable<UsageInfo['budget']>; rate: number | null | undefined }) {
