@@ -2,7 +2,7 @@
 //! `target/dist`.
 //!
 //! Linux programs are linked with musl and need nothing of the system they run on. `cargo-zigbuild` brings the C compiler
-//! and the linker for every target: `pip install cargo-zigbuild ziglang`.
+//! for every target: `pip install cargo-zigbuild ziglang`. The Rust toolchain brings the linker and musl.
 
 mod debian;
 mod npm;
@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 
 use self::package_files::{PackageFile, tar_gz};
 use crate::XtaskResult;
-use crate::command::{cargo, read_cargo, root, run_cargo, target_directory};
+use crate::command::{read_cargo, root, run_cargo, target_directory};
 
 /// A platform that packages are made for.
 struct DistTarget {
@@ -60,6 +60,18 @@ const TARGETS: [DistTarget; 4] = [
 
 /// The profile of the program in packages.
 const PROFILE: &str = "release-small";
+
+/// How Linux programs are linked: by the linker of the Rust toolchain, with the musl of the target. Zig's linker can do neither
+/// of the last two.
+const LINUX_LINKING: [&str; 5] = [
+    "-Clinker=rust-lld",
+    "-Clinker-flavor=ld.lld",
+    "-Clink-self-contained=yes",
+    // One bit for each address that the start of the program adjusts, instead of 24 bytes.
+    "-Clink-arg=--pack-dyn-relocs=relr",
+    // Functions with the same code are kept once.
+    "-Clink-arg=--icf=all",
+];
 
 /// What all packages of one target are made from.
 struct DistContent {
@@ -125,19 +137,22 @@ fn find_target(name: &str) -> Result<&'static DistTarget, String> {
 }
 
 fn build(target: &DistTarget) -> XtaskResult {
-    let is_linux = target.triple.contains("linux");
-    let subcommand = if is_linux { "zigbuild" } else { "build" };
-    if is_linux {
-        let found = cargo(&["zigbuild", "--help"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        if !found.is_ok_and(|status| status.success()) {
-            return Err(
-                "dist: cargo-zigbuild is missing; run `pip install cargo-zigbuild ziglang`".to_string()
-            );
+    let args = ["--profile", PROFILE, "--locked", "--target", target.triple, "--package", "doran"];
+    let args = [&args[..], &["--features", "doran/python", "--bin", "doran"]].concat();
+    if !target.triple.contains("linux") {
+        return run_cargo(&[&["build"], &args[..]].concat());
+    }
+    // `cargo zigbuild` takes no arguments for the linker.
+    let args = [&["rustc"], &args[..], &["--"], &LINUX_LINKING[..]].concat();
+    eprintln!("$ cargo-zigbuild {}", args.join(" "));
+    let status = Command::new("cargo-zigbuild").current_dir(root()).args(&args).status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err(format!("`cargo-zigbuild {}` failed", args.join(" "))),
+        Err(why) => {
+            Err(format!("cargo-zigbuild does not start: {why}; run `pip install cargo-zigbuild ziglang`"))
         }
     }
-    let features = ["--package", "doran", "--features", "doran/python"];
-    let args = [&[subcommand, "--profile", PROFILE, "--locked", "--target", target.triple], &features[..]];
-    run_cargo(&args.concat())
 }
 
 /// The version of the workspace.
