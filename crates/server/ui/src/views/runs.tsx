@@ -75,7 +75,7 @@ export function Runs() {
 function RunRow({ run }: { run: RunInfo }) {
   const thread = threads.value.find((one) => one.id === run.thread)
   const title = thread ? threadTitle(thread) : run.thread
-  const question = sanitizeLine(questionOfRun(run.id)).slice(0, 200)
+  const question = sanitizeLine(run.question ?? questionOfRun(run.id)).slice(0, 200)
   const tokens = run.usage.input_tokens + run.usage.output_tokens
   const open = () => {
     inspectorOpen.value = true
