@@ -243,7 +243,7 @@ async fn run_outcome_response(app: &ServerApp, agent: &str, run: &RunHandle) -> 
         _ => outcome.blocked_by.map(|waits| waits.questions),
     };
     Ok(json_response(api::RunAnswer {
-        run: api::RunInfo::of_server(&outcome.row, &app),
+        run: api::RunInfo::of_server(&outcome.row, app),
         turn: outcome.turn,
         questions,
     }))
@@ -565,7 +565,7 @@ async fn retry_run(
 /// What a change of a run is answered with.
 async fn run_response(app: &ServerApp, run: &RunKey) -> Result<(StatusCode, Value), ApiError> {
     let row = app.runtime.run_row(run).await?;
-    Ok((StatusCode::OK, json!(api::RunDetail::of_server(&row, &app))))
+    Ok((StatusCode::OK, json!(api::RunDetail::of_server(&row, app))))
 }
 
 /// The run of this name on the thread of that name, both the caller's.

@@ -1,11 +1,12 @@
 //! Requests that are sent again under the same key: every `POST` there is.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use axum::body::Body;
 use axum::http::Request;
 use doran_engine::Runtime;
-use doran_engine::store::RamStore;
+use doran_engine::store::{RamStore, Retention, ThreadMaintenance};
 use doran_llm::{ChatModel, ChatRequest, DeltaStream, ModelError, ModelInfo};
 use doran_offline::OfflineModel;
 use doran_server::{ApiRoute, ServerApp, ServerLimits, routes};
@@ -317,4 +318,25 @@ async fn a_question_whose_thread_was_deleted_is_not_asked_again() {
     assert_eq!(again.status(), 409);
     assert!(text(again).await.contains("deleted with its thread"));
     assert_eq!(send(&app, get("/api/threads/t")).await.status(), 404);
+}
+
+#[tokio::test]
+async fn a_forgotten_key_stands_for_a_new_thread() {
+    let age = Arc::new(AtomicI64::new(2 * 24 * 3600 * 1000));
+    let (clock_age, now) = (age.clone(), || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH));
+    let millis = move || i64::try_from(now().expect("after 1970").as_millis()).expect("a time");
+    let store = Arc::new(RamStore::with_clock(Arc::new(move || millis() - clock_age.load(Ordering::SeqCst))));
+    let app = crate::app_with_store(store.clone());
+    let ask = async |message: &str| {
+        let body = object!({ "agent": "docqa", "message": message }).to_string();
+        let answer = json(&app, with_header(post("/api/chat", &body), "idempotency-key", "k")).await;
+        answer["sessionId"].as_str().expect("a thread").to_owned()
+    };
+    let first = ask("연차휴가는 며칠인가요?").await;
+    assert_eq!(ask("연차휴가는 며칠인가요?").await, first);
+    age.store(0, Ordering::SeqCst);
+    store.gc(&Retention::default()).await.expect("cleared");
+    let second = ask("병가는 며칠인가요?").await;
+    assert_ne!(second, first, "another question does not go on with the old conversation");
+    assert_eq!(ask("병가는 며칠인가요?").await, second);
 }

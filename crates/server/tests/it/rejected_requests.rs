@@ -39,7 +39,7 @@ async fn bodies_that_do_not_fit_are_refused() {
         "",
         "{}",
         "[1]",
-        r#"{"agent":"assistant","message":"hi","modell":"gpt"}"#,
+        r#"{"agent":"assistant","message":"hi","modle":"gpt"}"#,
         r#"{"agent":"assistant","message":"hi","message":"ho"}"#,
         r#"{"agent":"assistant","message":"  "}"#,
         r#"{"agent":"assistant","message":"a\u0000b"}"#,
@@ -56,7 +56,7 @@ async fn bodies_that_do_not_fit_are_refused() {
         400 bad_json ← 
         400 bad_json ← {}
         400 bad_json ← [1]
-        400 bad_json ← {"agent":"assistant","message":"hi","modell":"gpt"}
+        400 bad_json ← {"agent":"assistant","message":"hi","modle":"gpt"}
         400 bad_json ← {"agent":"assistant","message":"hi","message":"ho"
         400 bad_input ← {"agent":"assistant","message":"  "}
         400 bad_input ← {"agent":"assistant","message":"a\u0000b"}
