@@ -323,7 +323,8 @@ async fn a_question_whose_thread_was_deleted_is_not_asked_again() {
 #[tokio::test]
 async fn a_forgotten_key_stands_for_a_new_thread() {
     let age = Arc::new(AtomicI64::new(2 * 24 * 3600 * 1000));
-    let (clock_age, now) = (age.clone(), || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH));
+    let (clock_age, now) =
+        (age.clone(), || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH));
     let millis = move || i64::try_from(now().expect("after 1970").as_millis()).expect("a time");
     let store = Arc::new(RamStore::with_clock(Arc::new(move || millis() - clock_age.load(Ordering::SeqCst))));
     let app = crate::app_with_store(store.clone());
