@@ -435,7 +435,8 @@ pub(crate) async fn new_thread_key(
         let thread = thread_key(caller, &format!("once-{}", hex::encode(&digest[..16])))?;
         match app.runtime.find_thread_row(&thread).await? {
             Some(row) if u128::try_from(row.created_at).unwrap_or_default() < forgotten => {
-                used = format!("{key} {}", row.created_at);
+                // It only grows, so no name comes twice.
+                used = format!("{used} {}", row.created_at);
             }
             Some(_) | None => return Ok(thread),
         }

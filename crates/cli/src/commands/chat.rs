@@ -346,8 +346,8 @@ impl ChatSession<'_> {
     async fn answer_run(&mut self, question: &str, run: &StartRun) -> anyhow::Result<()> {
         self.shown = AnswerPrinter::new(self.output, self.quiet);
         let asked = self.client.ask(&self.thread, run, |event| self.shown.print_event(event)).await;
-        self.store_model().await?;
-        self.finish_turn(question, asked).await
+        self.finish_turn(question, asked).await?;
+        self.store_model().await
     }
 
     /// Shows the last turn of the thread. A run that was cut off goes on, and one that waits asks again. A pipe gets only what
